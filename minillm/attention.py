@@ -1,0 +1,57 @@
+"""Grouped-query attention with QK-norm.
+
+Shapes, here and in every other file:
+    B sequences   T new tokens a sequence   S tokens a sequence in the cache, new ones included
+    H query heads   K key/value heads   D head_dim
+"""
+
+import torch
+import torch.nn.functional as F
+from torch.nn import Linear, Module
+
+from minillm.cache import LayerCache
+from minillm.config import ModelConfig
+from minillm.norm import RMSNorm
+from minillm.rope import Rotation
+
+
+class Attention(Module):
+    """softmax(q·kᵀ/√D)·v; each key/value head serves H/K query heads (GQA, arXiv 2305.13245)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        hidden, D, bias = config.hidden_size, config.head_dim, config.attention_bias
+        self.head_dim = D
+        self.q_proj = Linear(hidden, config.num_attention_heads * D, bias=bias)
+        self.k_proj = Linear(hidden, config.num_key_value_heads * D, bias=bias)
+        self.v_proj = Linear(hidden, config.num_key_value_heads * D, bias=bias)
+        self.o_proj = Linear(config.num_attention_heads * D, hidden, bias=bias)
+        self.q_norm = RMSNorm(D, config.rms_norm_eps)
+        self.k_norm = RMSNorm(D, config.rms_norm_eps)
+
+    def forward(self, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation) -> torch.Tensor:
+        """`hidden` [B, T, hidden] → the same shape; appends T keys and values to `cache`."""
+        q = rotation.apply(self.q_norm(self.heads(self.q_proj(hidden))))
+        k = rotation.apply(self.k_norm(self.heads(self.k_proj(hidden))))
+        v = self.heads(self.v_proj(hidden))
+        k, v = cache.append(k, v)  # [B, K, S, D]
+        mixed = attend(q, k, v, cache.mask)
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+
+    def heads(self, x: torch.Tensor) -> torch.Tensor:
+        """[B, T, heads·D] → [B, heads, T, D]."""
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+
+def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """`q` [B, H, T, D] over `k`, `v` [B, K, S, D] → [B, H, T, D].
+
+    `mask` (True: may look) broadcasts to [B, 1, T, S]; None means causal with S = T, or one new token.
+    """
+    if q.shape[2] > 1:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
+        )
+    # One token: the H/K query heads of a group become rows of one product, so that no key is repeated.
+    grouped = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # [B, K, H/K, D]
+    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).view_as(q)

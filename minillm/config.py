@@ -1,0 +1,216 @@
+"""A model's geometry: the facts of `config.json` that the engine needs, checked once.
+
+Field names are Hugging Face's. Unknown keys are ignored, needed keys are checked for presence, type and
+range. Knows nothing of placement, precision of the run, or torch.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from minillm.errors import InputError
+from minillm.geometry import parameter_shapes
+from minillm.rope_config import RopeConfig, read_rope
+
+ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Geometry of a Qwen3 model; `num_experts == 0` means dense."""
+
+    model_type: str = "qwen3"
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int  # width of the dense MLP
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int = 128  # independent of hidden_size / num_attention_heads
+    rms_norm_eps: float = 1e-6
+    max_position_embeddings: int = 32768  # positions
+    rope: RopeConfig = field(default_factory=RopeConfig)
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    dtype: str = "float32"  # of the stored weights
+    num_experts: int = 0
+    num_experts_per_tok: int = 0
+    moe_intermediate_size: int = 0  # width of one expert
+    norm_topk_prob: bool = False
+    decoder_sparse_step: int = 1
+    mlp_only_layers: tuple[int, ...] = ()
+    eos_token_ids: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        check_geometry(self)
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> "ModelConfig":
+        """Read `config.json` and the end tokens of `generation_config.json`.
+
+        Raises InputError for a missing folder or file, for text that is not JSON, and for bad values.
+        """
+        folder = Path(folder)
+        values = read_json(folder / "config.json", "every Hugging Face model folder has one")
+        generation = folder / "generation_config.json"
+        if generation.is_file():
+            # Qwen3 stops at either of two tokens and only this file lists both.
+            eos = read_json(generation, "").get("eos_token_id")
+            values = values if eos is None else {**values, "eos_token_id": eos}
+        return cls.from_dict(values, source=str(folder / "config.json"))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any], source: str = "config") -> "ModelConfig":
+        """Build from the keys of a `config.json`; both spellings of rope, dtype and expert count."""
+        try:
+            return cls(**_fields(values))
+        except InputError as error:
+            raise InputError(f"{source}: {error}") from None
+
+    @property
+    def context_length(self) -> int:
+        """Positions the model can address: YaRN extends the original range by its factor."""
+        return max(self.max_position_embeddings, self.rope.extended_length)
+
+    def is_moe_layer(self, index: int) -> bool:
+        """Whether layer `index` routes to experts (Hugging Face's rule for Qwen3-MoE)."""
+        if not self.num_experts or index in self.mlp_only_layers:
+            return False
+        return (index + 1) % self.decoder_sparse_step == 0
+
+    def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Hugging Face's parameter names and shapes, in the order of the forward pass."""
+        return parameter_shapes(self)
+
+
+def read_json(path: Path, hint: str) -> dict[str, Any]:
+    """The object in a JSON file; InputError when it is missing, unreadable or not an object."""
+    if not path.parent.is_dir():
+        raise InputError(f"no folder {str(path.parent)!r}: give a model folder, a hub id, tiny or random:NAME")
+    if not path.is_file():
+        raise InputError(f"no {path.name} in {str(path.parent)!r}" + (f": {hint}" if hint else ""))
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not JSON ({error}): download the file again") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path} holds a {type(values).__name__}, not a JSON object: download the file again")
+    return values
+
+
+# ---- reading ----
+
+
+def _fields(values: dict[str, Any]) -> dict[str, Any]:
+    model_type = _architecture(values)
+    heads = _whole(values, "num_attention_heads")
+    hidden = _whole(values, "hidden_size")
+    fields = {
+        "model_type": model_type,
+        "vocab_size": _whole(values, "vocab_size"),
+        "hidden_size": hidden,
+        "intermediate_size": _whole(values, "intermediate_size"),
+        "num_hidden_layers": _whole(values, "num_hidden_layers"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": _whole(values, "num_key_value_heads", heads),
+        "head_dim": hidden // heads if values.get("head_dim", 0) is None else _whole(values, "head_dim", 128),
+        "rms_norm_eps": _positive(values, "rms_norm_eps", 1e-6),
+        "max_position_embeddings": _whole(values, "max_position_embeddings", 32768),
+        "rope": read_rope(values),
+        "tie_word_embeddings": _flag(values, "tie_word_embeddings"),
+        "attention_bias": _flag(values, "attention_bias"),
+        "dtype": _dtype(values),
+        "eos_token_ids": _token_ids(values),
+    }
+    return fields | _experts(values) if model_type == "qwen3_moe" else fields
+
+
+def _experts(values: dict[str, Any]) -> dict[str, Any]:
+    count_key = "num_local_experts" if "num_local_experts" in values else "num_experts"
+    return {
+        "num_experts": _whole(values, count_key),
+        "num_experts_per_tok": _whole(values, "num_experts_per_tok"),
+        "moe_intermediate_size": _whole(values, "moe_intermediate_size"),
+        "norm_topk_prob": _flag(values, "norm_topk_prob"),
+        "decoder_sparse_step": _whole(values, "decoder_sparse_step", 1),
+        "mlp_only_layers": _layer_list(values),
+    }
+
+
+def _architecture(values: dict[str, Any]) -> str:
+    model_type = values.get("model_type")
+    if model_type not in ARCHITECTURES:
+        raise InputError(f"model_type {model_type!r} is not supported: minillm runs {', '.join(ARCHITECTURES)}")
+    if values.get("hidden_act", "silu") != "silu":
+        raise InputError(f"hidden_act {values['hidden_act']!r} is not supported: Qwen3 uses silu")
+    if values.get("use_sliding_window"):
+        raise InputError("use_sliding_window true is not supported: every published Qwen3 has it false")
+    return model_type
+
+
+def _whole(values: dict[str, Any], key: str, default: int | None = None) -> int:
+    value = values.get(key)
+    if value is None and default is not None:
+        return default
+    if value is None:
+        raise InputError(f"{key} is missing: the model's geometry needs it")
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{key} is {value!r}: it must be a whole number of at least 1")
+    return value
+
+
+def _positive(values: dict[str, Any], key: str, default: float) -> float:
+    value = values.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InputError(f"{key} is {value!r}: it must be a number above 0")
+    return float(value)
+
+
+def _flag(values: dict[str, Any], key: str) -> bool:
+    value = values.get(key, False)
+    if not isinstance(value, bool):
+        raise InputError(f"{key} is {value!r}: it must be true or false")
+    return value
+
+
+def _dtype(values: dict[str, Any]) -> str:
+    value = values.get("dtype") or values.get("torch_dtype") or "float32"
+    if value not in DTYPES:
+        raise InputError(f"dtype {value!r} is not supported: minillm reads {', '.join(DTYPES)}")
+    return value
+
+
+def _token_ids(values: dict[str, Any]) -> tuple[int, ...]:
+    value = values.get("eos_token_id")
+    ids = [] if value is None else value if isinstance(value, list) else [value]
+    if any(isinstance(i, bool) or not isinstance(i, int) or i < 0 for i in ids):
+        raise InputError(f"eos_token_id is {value!r}: it must be a token id or a list of them")
+    return tuple(ids)
+
+
+def _layer_list(values: dict[str, Any]) -> tuple[int, ...]:
+    value = values.get("mlp_only_layers") or []
+    if not isinstance(value, list) or any(isinstance(i, bool) or not isinstance(i, int) for i in value):
+        raise InputError(f"mlp_only_layers is {value!r}: it must be a list of layer numbers")
+    return tuple(value)
+
+
+# ---- what must hold between the numbers ----
+
+
+def check_geometry(config: ModelConfig) -> None:
+    """Raise InputError where two numbers of a configuration contradict each other."""
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    if heads % kv_heads:
+        raise InputError(
+            f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}: "
+            "each KV head serves the same number of query heads"
+        )
+    if config.head_dim % 2:
+        raise InputError(f"head_dim {config.head_dim} is odd: RoPE rotates pairs")
+    if config.num_experts_per_tok > config.num_experts:
+        raise InputError(
+            f"num_experts_per_tok {config.num_experts_per_tok} is more than the {config.num_experts} experts"
+        )

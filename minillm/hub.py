@@ -1,0 +1,274 @@
+"""A model from a hub of Hugging Face's kind: downloaded once, resumable, every byte checked.
+
+Files land in the cache that all Hugging Face tools share (`HF_HOME`), so nothing is fetched twice. Only
+what the engine reads is fetched: configuration, tokenizer, safetensors. `huggingface_hub` lists, names and
+links the files; `transfer.py` moves and checks them. `HF_ENDPOINT` and `HF_TOKEN` work as usual.
+"""
+
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from minillm.errors import InputError, RunError
+from minillm.transfer import RemoteFile, fetch, network_errors
+from minillm.units import gib
+
+CONFIG_FILES = ("config.json", "generation_config.json")
+INDEX = "model.safetensors.index.json"
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+)
+_SHARD = re.compile(r"-\d+-of-\d+\.safetensors$")
+
+
+def is_hub_id(text: str) -> bool:
+    """Whether `text` is spelt like `owner/name`."""
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", text) is not None
+
+
+def endpoint() -> str:
+    """Address of the hub, without a slash at its end."""
+    from huggingface_hub import constants
+
+    return os.environ.get("HF_ENDPOINT", constants.ENDPOINT).rstrip("/")
+
+
+def download(hub_id: str, *, config_only: bool = False, recheck: bool = False) -> Path:
+    """Make the model available locally and return its folder.
+
+    A complete copy in the cache is used without asking the network. With `recheck` the hub is asked for
+    the newest files, and the bytes that are already here are checked too. Raises InputError for a text
+    that is no hub id; RunError without network, for an unknown or gated model, and for wrong bytes.
+    """
+    if not is_hub_id(hub_id):
+        raise InputError(f"{hub_id!r} is not a hub id: write it as owner/name, for example Qwen/Qwen3-0.6B")
+    with _explained(hub_id):
+        cached = cached_folder(hub_id, config_only)
+        if cached and not recheck:
+            return cached
+        try:
+            commit, files = _listing(hub_id)
+        except network_errors() as error:
+            if cached is None or _status(error):
+                raise
+            warnings.warn(f"cannot reach {endpoint()}: the copy in the cache is used unchecked", stacklevel=2)
+            return cached
+        return _Download(hub_id, commit, files).run(config_only, recheck)
+
+
+def cached_folder(hub_id: str, config_only: bool = False) -> Path | None:
+    """The folder of a complete copy in the cache, or None."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    config = try_to_load_from_cache(hub_id, "config.json", cache_dir=constants.HF_HUB_CACHE)
+    if not isinstance(config, str):
+        return None
+    folder = Path(config).parent
+    return folder if config_only or _has_weights(folder) else None
+
+
+def _has_weights(folder: Path) -> bool:
+    if (folder / INDEX).is_file():
+        return all((folder / name).is_file() for name in shard_names(folder / INDEX))
+    names = [path.name for path in folder.glob("*.safetensors") if path.is_file()]
+    return bool(names) and not any(_SHARD.search(name) for name in names)
+
+
+def shard_names(index: Path) -> list[str]:
+    """The files that a safetensors index names, sorted; RunError if it is not such an index."""
+    try:
+        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (ValueError, KeyError, AttributeError, TypeError):
+        raise RunError(
+            f"{INDEX} is not a safetensors index (no weight_map): this model cannot be read"
+        ) from None
+
+
+def _listing(hub_id: str) -> tuple[str, dict[str, RemoteFile]]:
+    """Commit and files of the newest revision."""
+    from huggingface_hub import HfApi
+
+    info = HfApi(endpoint=endpoint()).model_info(hub_id, files_metadata=True, timeout=10)
+    files = {}
+    for entry in info.siblings or []:
+        digest = entry.lfs.sha256 if entry.lfs else entry.blob_id
+        if re.fullmatch(r"[0-9a-f]{40,64}", digest or "") and entry.size is not None:
+            files[entry.rfilename] = RemoteFile(entry.rfilename, entry.size, digest, bool(entry.lfs))
+    return info.sha, files
+
+
+@dataclass
+class _Download:
+    hub_id: str
+    commit: str
+    files: dict[str, RemoteFile]
+
+    def run(self, config_only: bool, recheck: bool) -> Path:
+        from huggingface_hub.utils import WeakFileLock
+
+        self.storage.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(self.storage / "minillm.lock"):
+            names = self._named(CONFIG_FILES if config_only else CONFIG_FILES + TOKENIZER_FILES + (INDEX,))
+            if "config.json" not in names:
+                raise RunError(
+                    f"{self.hub_id} has no config.json on {endpoint()}: it is no Transformers model"
+                )
+            self._bring(names, recheck)
+            if not config_only:
+                weights = self._weights()
+                self._bring(weights, recheck)
+                names = names + weights
+            return self._linked(names)
+
+    @property
+    def storage(self) -> Path:
+        from huggingface_hub import constants
+
+        return Path(constants.HF_HUB_CACHE) / f"models--{self.hub_id.replace('/', '--')}"
+
+    def _named(self, names: tuple[str, ...]) -> list[str]:
+        return [name for name in names if name in self.files]
+
+    def _blob(self, name: str) -> Path:
+        return self.storage / "blobs" / self.files[name].digest
+
+    def _weights(self) -> list[str]:
+        if INDEX not in self.files:
+            names = [name for name in self.files if name.endswith(".safetensors") and "/" not in name]
+        else:
+            names = shard_names(self._blob(INDEX))
+        if not names:
+            raise RunError(
+                f"{self.hub_id} has no safetensors weights on {endpoint()}: choose a model that has"
+            )
+        missing = [name for name in names if name not in self.files]
+        if missing:
+            raise RunError(
+                f"{missing[0]} is named in {INDEX} but missing on {endpoint()} ({len(missing)} of "
+                f"{len(names)} files of {self.hub_id}): tell its owner, or choose another model"
+            )
+        return names
+
+    def _bring(self, names: list[str], recheck: bool) -> None:
+        """Have every file among the blobs, checked."""
+        absent = [name for name in names if not self._blob(name).is_file()]
+        for name in names:
+            if name not in absent and (recheck or self._blob(name).stat().st_size != self.files[name].size):
+                self.files[name].check(self._blob(name))
+        self._check_space(absent)
+        with _progress(self.hub_id, sum(self.files[name].size for name in absent)) as bar:
+            for name in absent:
+                self._fetch(name, bar)
+
+    def _fetch(self, name: str, bar) -> None:
+        from huggingface_hub import hf_hub_url
+
+        bar.set_postfix_str(name)
+        url = hf_hub_url(self.hub_id, name, revision=self.commit, endpoint=endpoint())
+        try:
+            fetch(self.files[name], url, self._blob(name), bar.update)
+        except network_errors() as error:
+            if _status(error) != 404:
+                raise
+            raise RunError(
+                f"{name} of {self.hub_id} is listed but missing on {endpoint()}: "
+                "try again later, or tell its owner"
+            ) from None
+
+    def _check_space(self, names: list[str]) -> None:
+        parts = [self._blob(name).with_name(f"{self._blob(name).name}.incomplete") for name in names]
+        here = sum(part.stat().st_size for part in parts if part.is_file())
+        needed = sum(self.files[name].size for name in names) - here
+        free = shutil.disk_usage(self.storage).free
+        if needed > free:
+            raise RunError(
+                f"{self.hub_id} needs {gib(needed)} on disk, {gib(free)} are free in {self.storage.parent}: "
+                "free some, or set HF_HOME to a larger disk"
+            )
+
+    def _linked(self, names: list[str]) -> Path:
+        """The snapshot folder that names the blobs; `huggingface_hub` finds them and fetches nothing."""
+        from huggingface_hub import constants, snapshot_download
+
+        folder = snapshot_download(
+            self.hub_id,
+            allow_patterns=names,
+            endpoint=endpoint(),
+            cache_dir=constants.HF_HUB_CACHE,
+            tqdm_class=_silent_bar(),
+        )
+        if Path(folder).name != self.commit:
+            raise RunError(f"{self.hub_id} changed on the hub during the download: run the same again")
+        return Path(folder)
+
+
+def _progress(title: str, total: int):
+    """A bar on stderr, shown only if that is a terminal and there is something to fetch."""
+    from huggingface_hub.utils import are_progress_bars_disabled
+    from tqdm import tqdm
+
+    off = True if are_progress_bars_disabled() or not total else None
+    return tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=off)
+
+
+def _silent_bar() -> type:
+    from tqdm import tqdm
+
+    class Silent(tqdm):
+        def __init__(self, *args, **kwargs):
+            kwargs.pop("name", None)
+            super().__init__(*args, **{**kwargs, "disable": True})
+
+    return Silent
+
+
+def _status(error: Exception) -> int | None:
+    """The HTTP status of a hub's refusal; None when there was no answer at all."""
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+@contextmanager
+def _explained(hub_id: str) -> Iterator[None]:
+    """Turn what the hub's client raises into one line of ours."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    try:
+        yield
+    except GatedRepoError:
+        line = (
+            f"{hub_id} is gated: accept its terms on {endpoint()}/{hub_id}, then set HF_TOKEN to your token"
+        )
+    except RepositoryNotFoundError:
+        line = (
+            f"no model {hub_id!r} on {endpoint()} and no such folder here: check the spelling; "
+            "for a private model set HF_TOKEN"
+        )
+    except network_errors() as error:
+        line = _refusal(hub_id, error)
+    else:
+        return
+    raise RunError(line)
+
+
+def _refusal(hub_id: str, error: Exception) -> str:
+    status = _status(error)
+    if status in (401, 403):
+        return f"{endpoint()} refuses {hub_id} ({status}): set HF_TOKEN to a token that may read it"
+    if status:
+        return f"{endpoint()} answered {status} for {hub_id}: try again later, or set another HF_ENDPOINT"
+    return (
+        f"cannot reach {endpoint()} for {hub_id} ({type(error).__name__}): check the network, "
+        "set HF_ENDPOINT to a hub within reach, or give a folder"
+    )

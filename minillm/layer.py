@@ -1,0 +1,45 @@
+"""A decoder layer: two residual blocks, which are the units that offloading moves."""
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import Module
+
+from minillm.attention import Attention
+from minillm.cache import LayerCache
+from minillm.config import ModelConfig
+from minillm.mlp import MLP
+from minillm.moe import MoE
+from minillm.norm import RMSNorm
+from minillm.rope import Rotation
+
+PARTS = ("attention", "mlp")
+
+
+class DecoderLayer(Module):
+    """Module names are Hugging Face's, so that a checkpoint key is an attribute path.
+
+    Modules are declared in the order in which the forward pass reads them: the flat buffer keeps it.
+    """
+
+    def __init__(self, config: ModelConfig, index: int):
+        super().__init__()
+        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.self_attn = Attention(config)
+        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        if config.is_moe_layer(index):
+            self.mlp = MoE(config)
+        else:
+            self.mlp = MLP(config.hidden_size, config.intermediate_size)
+
+    def attention_block(self, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation) -> torch.Tensor:
+        """hidden + attention(norm(hidden)), [B, T, hidden]."""
+        return hidden + self.self_attn(self.input_layernorm(hidden), cache, rotation)
+
+    def mlp_block(self, hidden: torch.Tensor) -> torch.Tensor:
+        """hidden + mlp(norm(hidden)), [B, T, hidden]."""
+        return hidden + self.mlp(self.post_attention_layernorm(hidden))
+
+    def block(self, part: str) -> Callable[..., torch.Tensor]:
+        """The block called `part`: "attention" or "mlp"."""
+        return self.attention_block if part == "attention" else self.mlp_block

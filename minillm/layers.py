@@ -1,0 +1,31 @@
+"""Stores: what stands behind `use(index, part)`, the one place where the model meets placement."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
+
+from torch.nn import ModuleList
+
+from minillm.config import ModelConfig
+from minillm.layer import DecoderLayer
+
+
+class LayerStore(Protocol):
+    """The seam between the forward loop and wherever the weights are.
+
+    `use(index, part)` is a context manager that yields the block, ready on the compute device. The
+    caller computes with it inside the context and must not keep it: afterwards its memory may be refilled.
+    A pass uses blocks in order, attention before mlp, layer 0 first; the next pass starts over at layer 0.
+    """
+
+    def use(self, index: int, part: str) -> AbstractContextManager[Callable]: ...
+
+
+class ResidentLayers(ModuleList):
+    """Every layer is on the compute device for good; `use` has nothing to do."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
+
+    def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
+        return nullcontext(self[index].block(part))

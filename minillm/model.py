@@ -1,0 +1,63 @@
+"""The whole model: embedding, layers, final norm, head; and the one forward loop."""
+
+import torch
+import torch.nn.functional as F
+from torch.nn import Embedding, Linear, Module
+
+from minillm.cache import KVCache
+from minillm.config import ModelConfig
+from minillm.layers import LayerStore, ResidentLayers
+from minillm.norm import RMSNorm
+from minillm.rope import Rope
+
+
+class Decoder(Module):
+    """Embedding, layers and final norm: token ids to hidden states."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        self.layers: LayerStore = ResidentLayers(config)
+        self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def forward(self, token_ids: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
+        """`token_ids` [B, T] → hidden [B, T, hidden]; `cache` has begun the pass."""
+        hidden = self.embed_tokens(token_ids)
+        rotation = rope.at(cache.positions)
+        for index in range(self.config.num_hidden_layers):
+            with self.layers.use(index, "attention") as block:
+                hidden = block(hidden, cache[index], rotation)
+            with self.layers.use(index, "mlp") as block:
+                hidden = block(hidden)
+        return hidden
+
+
+class Qwen3(Module):
+    """Qwen3 and Qwen3-MoE for causal language modelling; inference only."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.config = config
+        self.model = Decoder(config)
+        self.lm_head = None
+        if not config.tie_word_embeddings:
+            self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.rope: Rope | None = None  # made with the weights, by `weights.materialise`
+        self.tokens_fed = 0  # tokens that went through the layers, to prove that decoding feeds one a step
+
+    def forward(self, token_ids: torch.Tensor, cache: KVCache, start: list[int]) -> torch.Tensor:
+        """Feed `token_ids` [B, T], the first of each at position `start[b]`; → hidden [B, T, hidden].
+
+        Raises InputError when `start` disagrees with the cache or T tokens do not fit.
+        """
+        cache.begin(start, token_ids.shape[1])
+        hidden = self.model(token_ids, cache, self.rope)
+        cache.advance()
+        self.tokens_fed += token_ids.numel()
+        return hidden
+
+    def head(self, hidden: torch.Tensor) -> torch.Tensor:
+        """`hidden` [..., hidden] before the final norm → logits [..., vocab]."""
+        weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
+        return F.linear(self.model.norm(hidden), weight)
