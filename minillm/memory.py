@@ -1,0 +1,167 @@
+"""Memory: what a model needs, from its configuration alone, and what this machine has left. No torch.
+
+The sizes of weights and KV cache are exact for the resident placement (a test holds them to the real
+tensors); the workspace of a prefill is an estimate.
+"""
+
+import os
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from minillm.config import ModelConfig
+from minillm.errors import RunError
+from minillm.geometry import block_shapes
+from minillm.units import gib
+
+DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+PARTS = ("attention", "mlp")
+# Every parameter of a layer starts at a multiple of this in the layer's flat buffer.
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryPlan:
+    """Bytes by what they hold, all weights resident."""
+
+    embedding: int
+    attention_blocks: tuple[int, ...]  # one a layer
+    mlp_blocks: tuple[int, ...]  # one a layer, experts included
+    head: int  # 0 when tied: the embedding serves
+    norm: int
+    kv_per_token: int  # of one sequence, all layers
+    kv_tokens: int  # max_model_len × batch
+    workspace: int  # estimate: buffers of a prefill at max_model_len
+
+    @property
+    def layers(self) -> int:
+        return sum(self.attention_blocks) + sum(self.mlp_blocks)
+
+    @property
+    def weights(self) -> int:
+        return self.embedding + self.layers + self.head + self.norm
+
+    @property
+    def kv(self) -> int:
+        return self.kv_per_token * self.kv_tokens
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.kv + self.workspace
+
+
+def plan(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int = 1) -> MemoryPlan:
+    """Bytes that `config` needs: elements of `dtype_bytes`, `max_model_len` tokens in each of `batch` sequences."""
+    table = config.vocab_size * config.hidden_size * dtype_bytes
+    layers = range(config.num_hidden_layers)
+    return MemoryPlan(
+        embedding=table,
+        attention_blocks=tuple(block_bytes(config, i, "attention", dtype_bytes) for i in layers),
+        mlp_blocks=tuple(block_bytes(config, i, "mlp", dtype_bytes) for i in layers),
+        head=0 if config.tie_word_embeddings else table,
+        norm=config.hidden_size * dtype_bytes,
+        kv_per_token=kv_bytes_per_token(config, dtype_bytes),
+        kv_tokens=max_model_len * batch,
+        workspace=workspace_bytes(config, dtype_bytes, max_model_len, batch),
+    )
+
+
+def resident_bytes(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int = 1) -> int:
+    """All bytes of `plan`: weights, KV cache and workspace, with nothing offloaded."""
+    return plan(config, dtype_bytes, max_model_len, batch).total
+
+
+def block_bytes(config: ModelConfig, index: int, part: str, dtype_bytes: int) -> int:
+    """Bytes of one residual block of layer `index`, `part` "attention" or "mlp", alignment included."""
+    sizes = [prod(shape) * dtype_bytes for shape in block_shapes(config, index, part).values()]
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
+
+
+def kv_bytes_per_token(config: ModelConfig, dtype_bytes: int) -> int:
+    """Keys and values of one token in every layer."""
+    return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * dtype_bytes
+
+
+def workspace_bytes(config: ModelConfig, dtype_bytes: int, tokens: int, batch: int = 1) -> int:
+    """Estimate of what a prefill of `tokens` holds at its widest point beside weights and cache.
+
+    The residual stream and its norm, then either q, k, v and the mixed heads or gate, up and their
+    product; and float32 logits of the last token.
+    """
+    attention = (2 * config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
+    mlp = 3 * max(config.intermediate_size, config.num_experts_per_tok * config.moe_intermediate_size)
+    widest = 2 * config.hidden_size + max(attention, mlp)
+    return batch * (tokens * widest * dtype_bytes + config.vocab_size * 4)
+
+
+# ---- what the machine has ----
+
+
+def check_fits(
+    needed: int,
+    available: int | None,
+    what: str,
+    remedy: str = "lower max_model_len or choose a smaller model",
+) -> None:
+    """Raise RunError when `needed` bytes exceed `available` (None: unknown, so not checked)."""
+    if available is not None and needed > available:
+        raise RunError(f"{what} needs {gib(needed)} of memory, {gib(available)} are available: {remedy}")
+
+
+def available_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Main memory that can still be taken: what the kernel says, or a container's limit if that is less.
+
+    Without /proc (macOS) all physical memory; None where nothing can be asked.
+    """
+    left = [_meminfo(proc / "meminfo"), *_cgroup_left(proc / "self/cgroup", cgroups)]
+    known = [size for size in left if size is not None]
+    return min(known) if known else _physical()
+
+
+def _meminfo(path: Path) -> int | None:
+    for line in _lines(path):
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return None
+
+
+def _cgroup_left(membership: Path, root: Path) -> list[int]:
+    """Bytes left below the limit of each cgroup that this process is in, parents included."""
+    left = []
+    for line in _lines(membership):
+        _, controllers, group = line.split(":", 2)
+        if controllers in ("", "memory"):
+            version2 = controllers == ""
+            base = root if version2 else root / "memory"
+            folder = base / group.strip().lstrip("/")
+            for place in (folder, *folder.parents):
+                if place.is_relative_to(base):
+                    left.append(_left_in(place, version2))
+    return [size for size in left if size is not None]
+
+
+def _left_in(folder: Path, version2: bool) -> int | None:
+    names = (
+        ("memory.max", "memory.current") if version2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+    )
+    limit, used = (" ".join(_lines(folder / name)).strip() for name in names)
+    if not limit.isdigit() or not used.isdigit():  # absent, or "max"
+        return None
+    # Pages of files that nobody uses count as used, yet the kernel gives them back on demand.
+    key = "inactive_file" if version2 else "total_inactive_file"
+    stat = dict(line.split() for line in _lines(folder / "memory.stat"))
+    return max(0, int(limit) - int(used) + int(stat.get(key, 0)))
+
+
+def _physical() -> int | None:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text().splitlines()
+    except OSError:
+        return []
