@@ -13,7 +13,7 @@ _HOMES = {
     "ModelConfig": "minillm.config",
     "SamplingParams": "minillm.sampling_params",
 }
-__all__ = ["LLM", "ModelConfig", "SamplingParams", "__version__"]  # noqa: F822
+__all__ = ["LLM", "ModelConfig", "SamplingParams", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

@@ -88,15 +88,15 @@ class ModelConfig:
 def read_json(path: Path, hint: str) -> dict[str, Any]:
     """The object in a JSON file; InputError when it is missing, unreadable or not an object."""
     if not path.parent.is_dir():
-        raise InputError(f"no folder {str(path.parent)!r}: give a model folder, a hub id, tiny or random:NAME")
+        raise InputError(f"no folder {str(path.parent)!r}: give a folder, a hub id, tiny or random:NAME")
     if not path.is_file():
         raise InputError(f"no {path.name} in {str(path.parent)!r}" + (f": {hint}" if hint else ""))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not JSON ({error}): download the file again") from None
+        raise InputError(f"{path} is not JSON ({error}): download it again") from None
     if not isinstance(values, dict):
-        raise InputError(f"{path} holds a {type(values).__name__}, not a JSON object: download the file again")
+        raise InputError(f"{path} holds a {type(values).__name__}, not a JSON object: download it again")
     return values
 
 
@@ -142,7 +142,9 @@ def _experts(values: dict[str, Any]) -> dict[str, Any]:
 def _architecture(values: dict[str, Any]) -> str:
     model_type = values.get("model_type")
     if model_type not in ARCHITECTURES:
-        raise InputError(f"model_type {model_type!r} is not supported: minillm runs {', '.join(ARCHITECTURES)}")
+        raise InputError(
+            f"model_type {model_type!r} is not supported: choose one of {', '.join(ARCHITECTURES)}"
+        )
     if values.get("hidden_act", "silu") != "silu":
         raise InputError(f"hidden_act {values['hidden_act']!r} is not supported: Qwen3 uses silu")
     if values.get("use_sliding_window"):

@@ -56,7 +56,9 @@ def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source]:
     used = {source.key for source in sources.values()}
     extra = [key for key in checkpoint.tensors if key not in used and not may_be_left(key, config)]
     if extra:
-        raise InputError(f"{checkpoint.folder}: {_some(extra)} unknown to {config.model_type}; wrong config.json?")
+        raise InputError(
+            f"{checkpoint.folder}: {_some(extra)} unknown to {config.model_type}; wrong config.json?"
+        )
     for name, source in sources.items():
         _check_stored(source, shapes[name], checkpoint)
     return sources

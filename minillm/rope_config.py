@@ -44,7 +44,9 @@ def read_rope(values: dict[str, Any]) -> RopeConfig:
 
 
 def _yarn(scaling: dict[str, Any], theta: float, max_positions: int) -> RopeConfig:
-    optional = {k: _number(k, scaling[k]) for k in ("attention_factor", "beta_fast", "beta_slow") if scaling.get(k)}
+    optional = {
+        k: _number(k, scaling[k]) for k in ("attention_factor", "beta_fast", "beta_slow") if scaling.get(k)
+    }
     if "factor" not in scaling:
         raise InputError("factor is missing from the YaRN rope parameters: it says how far to stretch")
     return RopeConfig(

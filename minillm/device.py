@@ -1,0 +1,71 @@
+"""The compute device: choosing it, its memory, and what to say when that runs out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from minillm import memory
+from minillm.errors import InputError, RunError
+from minillm.units import gib
+
+
+def pick(name: str) -> torch.device:
+    """The device called `name`; "auto" is CUDA where there is one. InputError if it is not there."""
+    if name == "auto":
+        return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise InputError(f"device is {name!r}: it must be auto, cpu, cuda or cuda:N")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(
+            f"device {name} is not here: {torch.cuda.device_count()} CUDA devices found; try cpu"
+        )
+    return device
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that can still be taken on the device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return memory.available_bytes()
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start a new measurement of `peak_memory_bytes`."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Most memory taken by tensors since the reset; None on the CPU, where nothing counts it."""
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+
+
+def release(device: torch.device) -> None:
+    """Give cached, unused device memory back to the driver."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+@contextmanager
+def explained_memory_errors(device: torch.device) -> Iterator[None]:
+    """Turn the allocators' failures into one RunError line."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise _no_memory(device) from error
+    except RuntimeError as error:
+        if "can't allocate memory" not in str(error):  # how PyTorch's CPU allocator says it
+            raise
+        raise _no_memory(device) from error
+
+
+def _no_memory(device: torch.device) -> RunError:
+    free = gib(free_bytes(device))
+    return RunError(
+        f"not enough memory on {device} ({free} free): fewer or shorter prompts, or a smaller model"
+    )

@@ -1,0 +1,90 @@
+"""Prefill and decode: requests in, tokens out, one at a time for each request.
+
+Each prompt is prefilled by itself, so that no answer depends on a neighbour's length; then all requests
+of a group take one token a step together. A request that ends leaves its cache row to another.
+"""
+
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+from minillm.cache import KVCache
+from minillm.model import Qwen3
+from minillm.sequence import Sequence
+
+MAX_GROUP = 32  # requests decoded together
+
+
+class Engine:
+    """Runs requests through a model; owns no request and no weight."""
+
+    def __init__(self, model: Qwen3, dtype: torch.dtype, device: torch.device):
+        self.model, self.dtype, self.device = model, dtype, device
+        self._warned = False
+
+    def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
+        """Yield a request each time it got a token, until all have ended."""
+        for begin in range(0, len(sequences), MAX_GROUP):
+            yield from self._run_group(sequences[begin : begin + MAX_GROUP])
+
+    def _run_group(self, group: list[Sequence]) -> Iterator[Sequence]:
+        cache = self._allocate(group)
+        for row, sequence in enumerate(group):
+            self._prefill(sequence, cache.rows(row, row + 1))
+            yield sequence
+        active = drop_ended(list(group), cache)
+        while active:
+            self._decode(active, cache.rows(0, len(active)))
+            yield from list(active)
+            active = drop_ended(active, cache)
+
+    @torch.inference_mode()
+    def _allocate(self, group: list[Sequence]) -> KVCache:
+        capacity = max(sequence.capacity for sequence in group)
+        return KVCache.allocate(self.model.config, len(group), capacity, self.dtype, self.device)
+
+    @torch.inference_mode()
+    def _prefill(self, sequence: Sequence, cache: KVCache) -> None:
+        hidden = self.model(self._tensor([sequence.prompt_token_ids]), cache, [0])
+        self._choose([sequence], hidden)
+
+    @torch.inference_mode()
+    def _decode(self, active: list[Sequence], cache: KVCache) -> None:
+        newest = self._tensor([sequence.token_ids[-1:] for sequence in active])
+        self._choose(active, self.model(newest, cache, [sequence.stored for sequence in active]))
+
+    def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
+        """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""
+        logits = self.model.head(hidden[:, -1])  # [B, vocab]
+        # The best token and its logit in one transfer: float32 holds every token id exactly.
+        best = torch.stack([part.float() for part in logits.max(-1)]).tolist()
+        self._check(best[0])
+        for sequence, row, token_id in zip(sequences, logits, best[1], strict=True):
+            greedy = sequence.sampler.is_plain_greedy
+            sequence.append(int(token_id) if greedy else sequence.choose(row))
+
+    def _check(self, best_logits: list[float]) -> None:
+        """Warn once when a logit is NaN: the largest of a row with a NaN is NaN."""
+        if not self._warned and any(value != value for value in best_logits):
+            self._warned = True
+            message = "logits are NaN: the text is meaningless; check the checkpoint, or try dtype float32"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def _tensor(self, token_ids: list[list[int]]) -> torch.Tensor:
+        return torch.tensor(token_ids, dtype=torch.int64, device=self.device)
+
+
+@torch.inference_mode()
+def drop_ended(active: list[Sequence], cache: KVCache) -> list[Sequence]:
+    """Remove ended requests; the last one's cache row moves into each gap, so rows stay 0 … n−1."""
+    row = 0
+    while row < len(active):
+        if active[row].finish_reason is None:
+            row += 1
+            continue
+        last = active.pop()
+        if row < len(active):
+            cache.move(len(active), row)
+            active[row] = last
+    return active

@@ -1,0 +1,186 @@
+"""`LLM`: a model ready to answer. The entry point for programs; everything else is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from minillm import device as devices
+from minillm import memory
+from minillm.cache import KVCache
+from minillm.engine import Engine
+from minillm.errors import InputError, RunError
+from minillm.model_source import find_model
+from minillm.options import check_options
+from minillm.outputs import RequestOutput, StreamChunk
+from minillm.prompts import read_prompts
+from minillm.report import report
+from minillm.sampling_params import SamplingParams
+from minillm.sequence import Sequence
+from minillm.tokenizer import Tokenizer
+from minillm.weights import build
+
+HEAD_ROWS = 256  # positions a time in `logits`: float32 [256, 151936] is 148 MiB
+
+
+class LLM:
+    """Load a model and generate.
+
+    `model`: a folder with config.json and safetensors, a hub id, "tiny", or "random:Qwen3-8B".
+    `device`: auto (CUDA if there is one), cpu, cuda, cuda:N. `dtype`: auto (as stored), bfloat16, float16,
+    float32. `max_model_len`: most tokens a request may store; default: the model's context.
+    `seed`: of random weights, and of requests without a seed of their own. The other keywords belong to
+    offloading and quantisation. Raises InputError (bad input) or RunError (it does not work here); each
+    message names the value, the limit and the remedy. A context manager; `close` frees the weights.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        device: str = "auto",
+        dtype: str = "auto",
+        offload: str = "auto",
+        gpu_layer_budget: int | None = None,
+        slots: int | None = None,
+        gpu_memory_gib: float | None = None,
+        quantize: str | None = None,
+        max_model_len: int | None = None,
+        link_gb_s: float | None = None,
+        seed: int = 0,
+    ):
+        check_options(locals())
+        self.device = devices.pick(device)
+        source = find_model(model)
+        self.name, self.config, self.seed = source.name, source.config, seed
+        self.max_model_len = _model_len(max_model_len, self.config.context_length)
+        self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
+        self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
+        fill = source.filler(seed)
+        self._check_memory()
+        with devices.explained_memory_errors(self.device):
+            self.model = build(self.config, self.dtype, self.device, fill)
+        self._engine = Engine(self.model, self.dtype, self.device)
+
+    # ---- generating ----
+
+    def generate(
+        self, prompts: str | list, params: SamplingParams | list[SamplingParams] | None = None
+    ) -> list[RequestOutput]:
+        """Answer one prompt (text used raw, or a list of ids) or a list of them, in input order.
+
+        On Ctrl-C the KeyboardInterrupt carries `.outputs`, the answers so far.
+        """
+        sequences = self._sequences(prompts, params)
+        try:
+            for _ in self._run(sequences):
+                pass
+        except KeyboardInterrupt as interrupt:
+            interrupt.outputs = self._outputs(sequences)
+            raise
+        return self._outputs(sequences)
+
+    def stream(self, prompt: str | list[int], params: SamplingParams | None = None) -> Iterator[StreamChunk]:
+        """Answer one prompt, yielding text and tokens as they come; the last chunk has `.output`."""
+        sequences = self._sequences(prompt, params)
+        if len(sequences) != 1:
+            raise InputError(f"stream takes one prompt, not {len(sequences)}: use generate for several")
+        return self._stream(sequences[0])
+
+    def _stream(self, sequence: Sequence) -> Iterator[StreamChunk]:
+        try:
+            for _ in self._run([sequence]):
+                output = self._outputs([sequence])[0] if sequence.finish_reason else None
+                yield StreamChunk(sequence.delta, sequence.token_ids[-1:], output)
+        except KeyboardInterrupt as interrupt:
+            interrupt.outputs = self._outputs([sequence])
+            raise
+
+    def _run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
+        devices.reset_peak_memory(self.device)
+        with devices.explained_memory_errors(self.device):
+            yield from self._engine.run(sequences)
+
+    def _sequences(self, prompts: str | list, params: SamplingParams | list | None) -> list[Sequence]:
+        self._check_open()
+        token_ids = read_prompts(prompts, self.tokenizer, self.config.vocab_size, self.max_model_len)
+        each = _params_for(params, len(token_ids))
+        return [
+            Sequence(
+                ids,
+                request,
+                seed=self.seed + index,
+                end_ids=frozenset(() if request.ignore_eos else self.config.eos_token_ids),
+                max_model_len=self.max_model_len,
+                tokenizer=self.tokenizer,
+            )
+            for index, (ids, request) in enumerate(zip(token_ids, each, strict=True))
+        ]
+
+    def _outputs(self, sequences: list[Sequence]) -> list[RequestOutput]:
+        peak = devices.peak_memory_bytes(self.device)
+        return [sequence.output(peak) for sequence in sequences]
+
+    # ---- everything else ----
+
+    def chat_prompt(
+        self, messages: list[dict], tools: list | None = None, add_generation_prompt: bool = True
+    ) -> list[int]:
+        """Token ids of a conversation under the model's chat template; InputError when it has none."""
+        if self.tokenizer is None:
+            raise InputError(f"{self.name} has no tokenizer, so no chat template: give token ids")
+        return self.tokenizer.encode(self.tokenizer.chat(messages, tools, add_generation_prompt))
+
+    @torch.inference_mode()
+    def logits(self, token_ids: list[int]) -> torch.Tensor:
+        """Teacher-forced logits of one prompt: float32 [T, vocab] on the CPU."""
+        self._check_open()
+        (ids,) = read_prompts([token_ids], None, self.config.vocab_size, self.max_model_len)
+        with devices.explained_memory_errors(self.device):
+            cache = KVCache.allocate(self.config, 1, len(ids), self.dtype, self.device)
+            hidden = self.model(torch.tensor([ids], device=self.device), cache, [0])[0]
+            return torch.cat([self.model.head(part).float().cpu() for part in hidden.split(HEAD_ROWS)])
+
+    @property
+    def tokens_fed(self) -> int:
+        """Tokens that went through the layers so far: a prompt's once, then one a step for each request."""
+        return self.model.tokens_fed
+
+    def report(self) -> str:
+        """What lies where, as text."""
+        self._check_open()
+        return report(self.config, self.dtype.itemsize, self.max_model_len, str(self.device))
+
+    def close(self) -> None:
+        """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless."""
+        self.model = self._engine = None
+        devices.release(self.device)
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self.model is None:
+            raise RunError(f"this LLM ({self.name}) is closed: make a new one")
+
+    def _check_memory(self) -> None:
+        needed = memory.plan(self.config, self.dtype.itemsize, self.max_model_len).weights
+        free = devices.free_bytes(self.device)
+        memory.check_fits(needed, free, f"{self.name} on {self.device}", "choose a smaller model or dtype")
+
+
+def _model_len(asked: int | None, context: int) -> int:
+    if asked is not None and asked > context:
+        raise InputError(f"max_model_len {asked} is beyond the model's context of {context} tokens")
+    return asked or context
+
+
+def _params_for(params: SamplingParams | list[SamplingParams] | None, count: int) -> list[SamplingParams]:
+    each = params if isinstance(params, list) else [params or SamplingParams()] * count
+    if len(each) != count or not all(isinstance(p, SamplingParams) for p in each):
+        raise InputError(f"params must be one SamplingParams or one for each of the {count} prompts")
+    return each

@@ -1,0 +1,67 @@
+"""What `LLM(model)` may be given: a folder, a hub id, a shipped name, or random:NAME."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from minillm import presets
+from minillm.config import ModelConfig
+from minillm.errors import InputError
+
+SHIPPED = ("tiny", "tiny-moe")
+RANDOM = "random:"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model found but not loaded."""
+
+    name: str
+    config: ModelConfig
+    folder: Path | None  # None for random weights
+
+    def filler(self, seed: int) -> Callable:
+        """The function that writes the weights; a checkpoint's names and shapes are checked here."""
+        if self.folder is None:
+            from minillm.random_weights import fill_random
+
+            return partial(fill_random, seed=seed)
+        from minillm.loader import fill_from_checkpoint
+
+        return fill_from_checkpoint(self.folder, self.config)
+
+
+def find_model(model: str | Path, config_only: bool = False) -> ModelSource:
+    """Resolve `model`; downloads a hub id (its configuration alone with `config_only`).
+
+    Raises InputError for an unknown name, a missing folder or a bad configuration, RunError when a
+    download fails.
+    """
+    if not isinstance(model, str | Path) or not str(model):
+        raise InputError(f"model is {model!r}: give a folder, a hub id, tiny or random:NAME")
+    name = str(model)
+    if name.startswith(RANDOM):
+        return ModelSource(name, presets.load(name.removeprefix(RANDOM)), None)
+    folder = _folder(name, config_only)
+    return ModelSource(name, ModelConfig.from_folder(folder), folder)
+
+
+def _folder(name: str, config_only: bool) -> Path:
+    if name in SHIPPED:
+        return shipped_folder(name)
+    from minillm import hub
+
+    if Path(name).is_dir() or not hub.is_hub_id(name):
+        return Path(name)
+    return hub.download(name, config_only=config_only)
+
+
+def shipped_folder(name: str) -> Path:
+    """Where a shipped model lies: beside the package in a checkout, inside it when installed."""
+    package = Path(__file__).parent
+    places = (package.parent / "data" / name, package / "shipped" / name)
+    for place in places:
+        if (place / "config.json").is_file():
+            return place
+    raise InputError(f"the shipped model {name!r} is not here: it comes with the repository, in data/{name}")

@@ -1,0 +1,32 @@
+"""The keywords of `LLM`, checked before anything is loaded."""
+
+import math
+from typing import Any
+
+from minillm.config import DTYPES
+from minillm.errors import InputError
+
+OFFLOAD_MODES = ("auto", "none")
+NOT_BUILT = ("gpu_layer_budget", "slots", "gpu_memory_gib", "quantize", "link_gb_s")
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """Raise InputError for a value outside its range or a feature that this version does not have."""
+    _one_of("dtype", options["dtype"], ("auto", *DTYPES))
+    _one_of("offload", options["offload"], OFFLOAD_MODES)
+    for name in NOT_BUILT:
+        if options[name] is not None:
+            raise InputError(f"{name} is {options[name]!r}: this version keeps the whole model on one device")
+    if options["max_model_len"] is not None:
+        _whole("max_model_len", options["max_model_len"], low=1)
+    _whole("seed", options["seed"], low=0)
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
+
+
+def _whole(name: str, value: Any, low: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < math.inf:
+        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}")
