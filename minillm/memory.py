@@ -51,7 +51,7 @@ class MemoryPlan:
 
 
 def plan(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int = 1) -> MemoryPlan:
-    """Bytes that `config` needs: elements of `dtype_bytes`, `max_model_len` tokens in each of `batch` sequences."""
+    """Bytes for `batch` sequences of `max_model_len` tokens, at `dtype_bytes` an element."""
     table = config.vocab_size * config.hidden_size * dtype_bytes
     layers = range(config.num_hidden_layers)
     return MemoryPlan(

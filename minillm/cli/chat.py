@@ -1,0 +1,60 @@
+"""`chat`: messages in turn, the answers as they come."""
+
+import argparse
+import sys
+
+from minillm.cli.options import llm_keywords, sampling_keywords
+from minillm.cli.terminal import complain, write
+from minillm.errors import InputError
+
+EXIT = "/exit"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Talk until /exit or the end of the input; Ctrl-C cuts an answer. Returns the exit status."""
+    from minillm import LLM, SamplingParams
+
+    params = SamplingParams(**sampling_keywords(args))
+    with LLM(args.model, **llm_keywords(args)) as llm:
+        if llm.tokenizer is None:
+            raise InputError(f"{args.model} has no tokenizer: chat needs one, choose another model")
+        messages = [{"role": "system", "content": args.system}] if args.system else []
+        while (text := _next_message()) is not None:
+            messages = _turn(llm, params, messages, text)
+    return 0
+
+
+def _next_message() -> str | None:
+    """The next line that is not empty; None at the end."""
+    while True:
+        try:
+            text = input("> " if sys.stdin.isatty() else "").strip()
+        except EOFError:
+            return None
+        if text:
+            return None if text == EXIT else text
+
+
+def _turn(llm, params, messages: list[dict], text: str) -> list[dict]:
+    """The conversation with `text` and its answer; as it was if the message cannot be answered."""
+    asked = [*messages, {"role": "user", "content": text}]
+    try:
+        answer = _answer(llm, params, llm.chat_prompt(asked))
+    except InputError as error:
+        if not sys.stdin.isatty():
+            raise
+        complain("error", error)
+        return messages
+    return [*asked, {"role": "assistant", "content": answer}]
+
+
+def _answer(llm, params, prompt: list[int]) -> str:
+    parts = []
+    try:
+        for chunk in llm.stream(prompt, params):
+            parts.append(chunk.text)
+            write(chunk.text)
+    except KeyboardInterrupt:
+        write(" …")
+    write("\n")
+    return "".join(parts)

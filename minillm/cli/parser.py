@@ -1,0 +1,68 @@
+"""The commands and their options as an argparse parser; each command's work is in the file of its name."""
+
+import argparse
+from typing import NoReturn
+
+from minillm import __version__
+from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options
+from minillm.errors import InputError
+
+MODEL_HELP = "a folder, a hub id (owner/name), tiny, tiny-moe, or random:NAME such as random:Qwen3-8B"
+PLAN_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("dtype", "max_model_len"))
+
+
+class Parser(argparse.ArgumentParser):
+    """Wrong usage is an InputError like any other, so that it is one line and no usage text."""
+
+    def __init__(self, **keywords):
+        super().__init__(allow_abbrev=False, **keywords)
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}: see {self.prog} --help")
+
+
+def make_parser() -> Parser:
+    """The parser of `minillm`; its result holds `command` and that command's options."""
+    parser = Parser(prog="minillm", description="A small LLM inference engine for Qwen3.")
+    parser.add_argument("--version", action="version", version=f"minillm {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    _generate(_command(commands, "generate", "answer one prompt or a file of prompts", MODEL_HELP))
+    _chat(_command(commands, "chat", "talk with a model; /exit or end of input ends it", MODEL_HELP))
+    _command(commands, "download", "fetch a model from the hub, or check the copy that is here", None)
+    plan = _command(commands, "plan", "say what a model consists of and the memory it needs", MODEL_HELP)
+    add_options(plan, "options", PLAN_OPTIONS)
+    return parser
+
+
+def _command(commands, name: str, what: str, model_help: str | None) -> Parser:
+    parser = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+    if model_help:
+        parser.add_argument("model", metavar="MODEL", help=model_help)
+    else:
+        parser.add_argument("hub_id", metavar="HUB_ID", help="owner/name, for example Qwen/Qwen3-0.6B")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return parser
+
+
+def _generate(parser: Parser) -> None:
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--prompt", metavar="TEXT", help="the prompt, used as it is unless --chat is given")
+    source.add_argument(
+        "--prompts",
+        metavar="FILE",
+        help="JSON lines with `turns` (the first is the prompt), `token_ids`, or both: the text counts "
+        "if the model has a tokenizer, else the ids",
+    )
+    parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
+    parser.add_argument("--json", action="store_true", help="print one JSON object a prompt")
+    _model_and_sampling(parser)
+
+
+def _chat(parser: Parser) -> None:
+    parser.add_argument("--system", metavar="TEXT", help="what the model is told before the first message")
+    _model_and_sampling(parser)
+
+
+def _model_and_sampling(parser: Parser) -> None:
+    add_options(parser, "sampling", SAMPLING_OPTIONS)
+    add_options(parser, "model and placement", LLM_OPTIONS)

@@ -1,0 +1,70 @@
+"""`plan`: what a model consists of and the memory it needs, from its configuration alone."""
+
+import argparse
+from math import prod
+
+from minillm import memory
+from minillm.cli.options import given
+from minillm.cli.parser import PLAN_OPTIONS
+from minillm.cli.terminal import write
+from minillm.config import ModelConfig
+from minillm.errors import InputError
+from minillm.model_source import find_model
+from minillm.units import gib
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan of a model; returns the exit status."""
+    options = given(args, PLAN_OPTIONS)
+    config = find_model(args.model, config_only=True).config
+    dtype = options.get("dtype", "auto")
+    dtype = config.dtype if dtype == "auto" else dtype
+    tokens = _context(options.get("max_model_len"), config)
+    rows = [("model", f"{args.model}, {dtype}"), *_geometry(config), *_memory(config, dtype, tokens)]
+    write("".join(f"{name:<18}{value}\n" for name, value in rows))
+    return 0
+
+
+def _context(asked: int | None, config: ModelConfig) -> int:
+    limit = config.context_length
+    if asked is not None and not 1 <= asked <= limit:
+        raise InputError(f"max_model_len is {asked}: it must be from 1 to the model's context of {limit}")
+    return asked or limit
+
+
+def _geometry(config: ModelConfig) -> list[tuple[str, str]]:
+    parameters = sum(prod(shape) for shape in config.parameter_shapes().values())
+    heads = f"{config.num_attention_heads} query and {config.num_key_value_heads} key/value heads"
+    moe = sum(config.is_moe_layer(i) for i in range(config.num_hidden_layers))
+    rows = [
+        ("layers", f"{config.num_hidden_layers} of width {config.hidden_size}"),
+        ("attention", f"{heads} of {config.head_dim}"),
+    ]
+    if moe < config.num_hidden_layers:
+        rows.append(("MLP", f"{config.intermediate_size} wide"))
+    if moe:
+        each = f"{config.num_experts} of {config.moe_intermediate_size}, {config.num_experts_per_tok} a token"
+        rows.append(("experts", f"{each}, in {moe} layers"))
+    return [*rows, ("vocabulary", f"{config.vocab_size:,}"), ("parameters", f"{parameters:,}")]
+
+
+def _memory(config: ModelConfig, dtype: str, tokens: int) -> list[tuple[str, str]]:
+    plan = memory.plan(config, memory.DTYPE_BYTES[dtype], tokens)
+    left = memory.available_bytes()
+    return [
+        ("embedding", gib(plan.embedding)),
+        ("one layer", _layers(plan)),
+        ("all layers", gib(plan.layers)),
+        ("head", gib(plan.head) if plan.head else "tied: the embedding serves"),
+        ("KV cache", f"{plan.kv_per_token:,} bytes a token, {gib(plan.kv)} for {tokens:,} tokens"),
+        ("workspace", f"about {gib(plan.workspace)} for a prefill of {tokens:,} tokens"),
+        ("needed, resident", gib(plan.total)),
+        ("free here", "unknown" if left is None else f"{gib(left)} of main memory"),
+    ]
+
+
+def _layers(plan: memory.MemoryPlan) -> str:
+    """Bytes of each kind of layer that the model has."""
+    kinds = sorted(set(zip(plan.attention_blocks, plan.mlp_blocks, strict=True)))
+    sizes = (f"{gib(a + m)} (attention {gib(a)}, MLP {gib(m)})" for a, m in kinds)
+    return " or ".join(sizes)

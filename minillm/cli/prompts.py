@@ -1,0 +1,89 @@
+"""Prompts as the command line takes them: one text, or a file of JSON lines."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from minillm.errors import InputError
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """Text, token ids or both; never neither."""
+
+    text: str | None
+    token_ids: list[int] | None = None
+
+    def for_model(self, llm, chat: bool) -> str | list[int]:
+        """What to give to `llm`: the text if there is one and the model has a tokenizer, else the ids.
+
+        Ids belong to one vocabulary and the text to none, so the text is right for every model that can
+        read it. With `chat` the text goes through the model's chat template.
+        """
+        if self.text is None or (llm.tokenizer is None and self.token_ids is not None):
+            return self.token_ids
+        if chat:
+            return llm.chat_prompt([{"role": "user", "content": self.text}])
+        return self.text
+
+
+def from_text(text: str) -> Prompt:
+    """The prompt of `--prompt`; InputError where the shell passed bytes that are not UTF-8."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"--prompt is not UTF-8 at character {error.start}: give it as UTF-8") from None
+    return Prompt(text)
+
+
+def from_file(path: str | Path) -> list[Prompt]:
+    """The prompts of a file in MT-Bench's question format (`turns`), or with `token_ids`, in its order.
+
+    Raises InputError for a file that cannot be read or holds none, and names the line that is wrong.
+    """
+    lines = enumerate(_text(Path(path)).split("\n"), start=1)
+    prompts = [_prompt(line, f"{path} line {number}") for number, line in lines if line.strip()]
+    if not prompts:
+        raise InputError(f"{path} holds no prompts: it needs a JSON object a line")
+    return prompts
+
+
+def _text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the prompts file {str(path)!r}: {error.strerror}") from None
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path} line {line} is not UTF-8: save the file as UTF-8") from None
+
+
+def _prompt(line: str, where: str) -> Prompt:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where} is not JSON ({error.msg}): write one object a line") from None
+    if not isinstance(row, dict) or not ("turns" in row or "token_ids" in row):
+        raise InputError(f"{where} has neither turns nor token_ids: give one of them")
+    return Prompt(_first_turn(row, where), _token_ids(row, where))
+
+
+def _first_turn(row: dict[str, Any], where: str) -> str | None:
+    turns = row.get("turns")
+    if turns is None:
+        return None
+    if not isinstance(turns, list) or not turns or not isinstance(turns[0], str):
+        raise InputError(f"{where}: turns must be a list of texts that is not empty")
+    return turns[0]
+
+
+def _token_ids(row: dict[str, Any], where: str) -> list[int] | None:
+    ids = row.get("token_ids")
+    if ids is None and row.get("turns") is not None:
+        return None
+    if not isinstance(ids, list) or any(isinstance(i, bool) or not isinstance(i, int) for i in ids):
+        raise InputError(f"{where}: token_ids must be a list of whole numbers")
+    return ids

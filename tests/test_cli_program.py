@@ -1,0 +1,104 @@
+"""What only a process of its own can show: start-up, a signal, a closed pipe, the traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from subprocess import PIPE
+
+import pytest
+from command_line import good_model
+from conftest import edit_config
+
+from minillm import LLM, SamplingParams
+
+PROGRAM = (sys.executable, "-m", "minillm")
+# One thread: on a busy machine two that wait for each other make a small model many times slower.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """A model whose context is so long that no test sees its end."""
+    folder = good_model(tmp_path_factory.mktemp("endless"))
+    edit_config(folder, max_position_embeddings=90_000)
+    return folder
+
+
+def run(*argv: str) -> subprocess.CompletedProcess:
+    return subprocess.run([*PROGRAM, *map(str, argv)], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["generate", "--help"], ["plan", "random:Qwen3-8B"]])
+def test_help_and_plan_import_neither_torch_nor_transformers(argv):
+    code = (
+        "import sys, io; from minillm.__main__ import main; sys.stdout = io.StringIO();"
+        f"status = main({argv!r}); loaded = {{'torch', 'transformers', 'numpy'}} & set(sys.modules);"
+        "print(status, sorted(loaded), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stderr == "0 []\n"
+
+
+def test_help_takes_less_than_a_second():
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        done = run("--help")
+        times.append(time.perf_counter() - begin)
+        assert done.returncode == 0
+        assert "generate" in done.stdout
+    assert min(times) < 1.0  # the least of three: other work on the machine is not ours
+
+
+def test_ctrl_c_keeps_the_text_and_gives_130(endless):
+    command = [*PROGRAM, "generate", str(endless), "--prompt", "Hi", "--max-new-tokens", "80000"]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT) as process:
+        begun = process.stdout.read(20)
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == b"minillm: interrupted: the text so far is kept\n"
+    printed = (begun + rest).decode()
+    with LLM(endless) as llm:
+        (output,) = llm.generate("Hi", SamplingParams(max_tokens=24))
+    assert printed.startswith(output.text[:12])
+
+
+def test_a_closed_pipe_ends_silently(endless):
+    command = [*PROGRAM, "generate", str(endless), "--prompt", "Hi", "--max-new-tokens", "80000"]
+    with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT) as process:
+        assert len(process.stdout.read(1)) == 1
+        process.stdout.close()
+        errors = process.stderr.read()
+        assert process.wait(timeout=60) == 0
+    assert errors == b""
+
+
+def test_help_into_a_closed_pipe_ends_silently():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*PROGRAM, "--help"], stdout=writing, stderr=PIPE, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_traceback_is_shown_with_debug_and_only_then():
+    quiet = run("plan", "random:no-such-model")
+    assert (quiet.returncode, quiet.stderr.count("\n")) == (2, 1)
+    loud = run("plan", "random:no-such-model", "--debug")
+    assert loud.returncode == 2
+    assert "Traceback" in loud.stderr
+    assert loud.stderr.endswith(quiet.stderr)
+
+
+def test_output_is_utf8_whatever_the_locale(endless):
+    done = subprocess.run(
+        [*PROGRAM, "generate", str(endless), "--prompt", "é", "--max-new-tokens", "40", "--json"],
+        capture_output=True,
+        env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "\ufffd" in done.stdout.decode("utf-8")
