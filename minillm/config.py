@@ -115,7 +115,7 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
         "num_hidden_layers": _whole(values, "num_hidden_layers"),
         "num_attention_heads": heads,
         "num_key_value_heads": _whole(values, "num_key_value_heads", heads),
-        "head_dim": hidden // heads if values.get("head_dim", 0) is None else _whole(values, "head_dim", 128),
+        "head_dim": _head_dim(values, hidden // heads),
         "rms_norm_eps": _positive(values, "rms_norm_eps", 1e-6),
         "max_position_embeddings": _whole(values, "max_position_embeddings", 32768),
         "rope": read_rope(values),
@@ -125,6 +125,12 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
         "eos_token_ids": _token_ids(values),
     }
     return fields | _experts(values) if model_type == "qwen3_moe" else fields
+
+
+def _head_dim(values: dict[str, Any], quotient: int) -> int:
+    """Left out, it is 128 in a dense file, hidden / heads in an MoE file: as Hugging Face's two classes."""
+    left_out = quotient if values["model_type"] == "qwen3_moe" else 128
+    return quotient if values.get("head_dim", 0) is None else _whole(values, "head_dim", left_out)
 
 
 def _experts(values: dict[str, Any]) -> dict[str, Any]:
