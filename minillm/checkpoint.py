@@ -58,6 +58,8 @@ class Checkpoint:
             self.index = read_json(self.folder / INDEX, "").get("weight_map")
             if not isinstance(self.index, dict) or not self.index:
                 raise InputError(f"{self.folder / INDEX} has no weight_map: download the file again")
+            if odd := [file for file in self.index.values() if not isinstance(file, str)]:
+                raise InputError(f"{self.folder / INDEX} names {odd[0]!r} as a file: download it again")
             return sorted(set(self.index.values()))
         self.index = {}
         if not (self.folder / SINGLE).is_file():

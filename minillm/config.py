@@ -5,6 +5,7 @@ range. Knows nothing of placement, precision of the run, or torch.
 """
 
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
         raise InputError(f"no {path.name} in {str(path.parent)!r}" + (f": {hint}" if hint else ""))
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not JSON ({error}): download it again") from None
     if not isinstance(values, dict):
         raise InputError(f"{path} holds a {type(values).__name__}, not a JSON object: download it again")
@@ -147,7 +148,7 @@ def _experts(values: dict[str, Any]) -> dict[str, Any]:
 
 def _architecture(values: dict[str, Any]) -> str:
     model_type = values.get("model_type")
-    if model_type not in ARCHITECTURES:
+    if not isinstance(model_type, str) or model_type not in ARCHITECTURES:
         raise InputError(
             f"model_type {model_type!r} is not supported: choose one of {', '.join(ARCHITECTURES)}"
         )
@@ -171,8 +172,8 @@ def _whole(values: dict[str, Any], key: str, default: int | None = None) -> int:
 
 def _positive(values: dict[str, Any], key: str, default: float) -> float:
     value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InputError(f"{key} is {value!r}: it must be a number above 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InputError(f"{key} is {value!r}: it must be a finite number above 0")
     return float(value)
 
 

@@ -56,8 +56,8 @@ class LLM:
         self.name, self.config, self.seed = source.name, source.config, seed
         self.max_model_len = _model_len(max_model_len, self.config.context_length)
         self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
+        fill = source.filler(seed)  # first: a checkpoint that does not fit its config is told as that
         self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
-        fill = source.filler(seed)
         self._check_memory()
         with devices.explained_memory_errors(self.device):
             self.model = build(self.config, self.dtype, self.device, fill)

@@ -1,5 +1,6 @@
 """The RoPE part of a configuration, in both spellings that Hugging Face files use."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,6 @@ def _yarn(scaling: dict[str, Any], theta: float, max_positions: int) -> RopeConf
 
 
 def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise InputError(f"{key} is {value!r}: it must be a number above 0")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise InputError(f"{key} is {value!r}: it must be a finite number above 0")
     return float(value)
