@@ -1,0 +1,189 @@
+"""Are our tokens Hugging Face's? Skills and float32 tokens of `tiny`, a grid of models, bf16 on a GPU.
+
+    python -m experiments.parity                    # data/results/parity__<machine>.json: skills, tiny, grid
+    python -m experiments.parity --bf16             # the same file of a machine with a GPU: bf16
+    python -m experiments.parity --quick            # a short version, into build/results/
+
+Exit status 1 if a figure misses its goal. Cut short, the same command continues.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+from transformers import AutoTokenizer
+from transformers.utils import logging
+
+from experiments import bf16_margin, grid_parity, reference, skill_accuracy
+from experiments.greedy import compare
+from experiments.machine import ROOT
+from experiments.results import FOLDER, Results, check, report
+from minillm import LLM, SamplingParams
+from tests import grid
+from training.skills import SKILLS, held_out
+
+TINY = ROOT / "data" / "tiny"
+FULL = {"skill_prompts": 300, "tiny_prompts": 20, "tiny_tokens": 256, "configurations": grid.COUNT}
+QUICK = {"skill_prompts": 25, "tiny_prompts": 5, "tiny_tokens": 64, "configurations": 8}
+BF16_MODELS = ["random:Qwen3-1.7B", "random:Qwen3-8B"]
+BF16_MODELS = ["random:Qwen3-1.7B", "random:Qwen3-8B"]
+CHUNK = 25  # prompts a row: what a run cut short loses at most
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the parts that were asked for; returns the exit status."""
+    options = read_options(arguments)
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    counts = QUICK if options.quick else FULL
+    if "bf16" in options.parts:
+        counts = {**counts, "models": options.models, "prompts": options.prompts, "tokens": options.tokens}
+    settings = {"parts": options.parts, "device": options.device, **counts}
+    results = Results("parity", options.machine, options.out, settings, options.resume)
+    checks = [figure for part in options.parts for figure in PARTS[part](results, settings)]
+    return report(results.finish(checks), checks)
+
+
+def read_options(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line, with defaults that depend on each other filled in."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.parity", description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer prompts and models, into build/results")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["skills", "tiny", "grid"])
+    parser.add_argument("--bf16", dest="parts", action="store_const", const=["bf16"], help="--parts bf16")
+    parser.add_argument("--models", nargs="+", default=BF16_MODELS, help="of bf16")
+    parser.add_argument("--prompts", type=int, default=20, help="of bf16")
+    parser.add_argument("--tokens", type=int, default=64, help="new tokens of each prompt of bf16")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--machine", help="name in the file name; default: the GPU's, or cpu and its cores")
+    parser.add_argument("--out", help="folder of the result; default: data/results")
+    parser.add_argument("--resume", help="folder with the .partial.json of a run cut short; default: --out")
+    options = parser.parse_args(arguments)
+    options.out = options.out or (ROOT / "build" / "results" if options.quick else FOLDER)
+    return options
+
+
+# ---- parts: each measures what is missing and returns its checks ----
+
+
+def skills(results: Results, settings: dict) -> list[dict]:
+    """Held-out prompts of each skill, whole answers right, through both programs."""
+    llm, model = _tiny(settings["device"])
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    for skill in SKILLS:
+        samples = held_out(skill, settings["skill_prompts"])
+        for begin in range(0, len(samples), CHUNK):
+            part = samples[begin : begin + CHUNK]
+            key = f"skills/{skill}/{begin:03d}"
+            _row(results, key, lambda part=part: skill_accuracy.measure(llm, model, tokenizer, part))
+    return [c for skill in SKILLS for c in skill_accuracy.checks(skill, results.rows(f"skills/{skill}/"))]
+
+
+def tiny(results: Results, settings: dict) -> list[dict]:
+    """Greedy float32 tokens of `tiny` on its own prompts, past end tokens."""
+    llm, model = _tiny(settings["device"])
+    limit = settings["tiny_tokens"]
+    for index, prompt in enumerate(tiny_prompts(llm, settings["tiny_prompts"])):
+        _row(results, f"tiny/{index:02d}", lambda prompt=prompt: _tiny_row(llm, model, prompt, limit))
+    rows = results.rows("tiny/")
+    right = sum(not row["wrong"] for row in rows)
+    return [
+        check("tiny float32: prompts", len(rows), settings["tiny_prompts"]),
+        check(f"tiny float32: share of answers of {limit} tokens right", right / len(rows), 1.0),
+        check("tiny float32: answers apart at a reference margin <= 1e-4", sum(len(r["ties"]) for r in rows)),
+        check("tiny float32: one token fed a step", grid_parity.one_a_step(rows), True),
+    ]
+
+
+def grid_part(results: Results, settings: dict) -> list[dict]:
+    """Every configuration of the grid in float32."""
+    count = settings["configurations"]
+    with one_thread():
+        for case in grid.cases(count):
+            measure = lambda case=case: grid_parity.measure(case, settings["device"])  # noqa: E731
+            _row(results, f"grid/{case.name}", measure)
+    return grid_parity.checks(results.rows("grid/"), min(count, 40))
+
+
+def bf16(results: Results, settings: dict) -> list[dict]:
+    """bfloat16 against the reference in bfloat16 and float32, with published shapes and random weights."""
+    checks = []
+    for name in settings["models"]:
+        # Made when a row is missing: a finished model costs a continued run nothing.
+        trio = cache(lambda name=name: bf16_margin.Trio(name, settings["device"]))
+        for index, prompt in enumerate(shared_prompts(settings["prompts"])):
+            key = f"bf16/{name}/{index:02d}"
+            _row(results, key, lambda p=prompt, trio=trio: trio().measure(p, settings["tokens"]))
+        if trio.cache_info().currsize:
+            trio().close()
+        trio.cache_clear()
+        checks += bf16_margin.checks(name, results.rows(f"bf16/{name}/"))
+    return checks
+
+
+PARTS: dict[str, Callable] = {"skills": skills, "tiny": tiny, "grid": grid_part, "bf16": bf16}
+
+
+# ---- prompts, models, helpers ----
+
+
+def shared_prompts(count: int) -> list[list[int]]:
+    """Token ids of the first prompts that every engine is given, by Qwen3's own tokenizer."""
+    return [row["token_ids"] for row in _lines("prompts.jsonl")[:count]]
+
+
+def tiny_prompts(llm: LLM, count: int) -> list[list[int]]:
+    """Token ids of the first prompts of the shipped models' own domain."""
+    rows = _lines("prompts_tiny.jsonl")[:count]
+    return [row.get("token_ids") or llm.tokenizer.encode(row["turns"][0]) for row in rows]
+
+
+def _lines(name: str) -> list[dict]:
+    text = (ROOT / "data" / name).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@cache
+def _tiny(device: str) -> tuple[LLM, torch.nn.Module]:
+    return LLM("tiny", device=device, dtype="float32"), reference.load(TINY, torch.float32, device)
+
+
+def _tiny_row(llm: LLM, model: torch.nn.Module, prompt: list[int], limit: int) -> dict:
+    fed_before = llm.tokens_fed
+    (out,) = llm.generate(prompt, SamplingParams(max_tokens=limit, ignore_eos=True))
+    fed = llm.tokens_fed - fed_before
+    answer = reference.greedy(model, prompt, limit)
+    verdict = compare(prompt, out.token_ids, answer, lambda ids: reference.logits(model, ids), limit)
+    return {
+        "prompt_tokens": len(prompt),
+        "tokens": len(out.token_ids),
+        "min_margin": min(answer.margins),
+        **grid_parity.judge([verdict]),
+        "tokens_fed": fed,
+        "tokens_to_feed": len(prompt) + len(out.token_ids) - 1,
+    }
+
+
+def _row(results: Results, key: str, measure: Callable[[], dict]) -> None:
+    """Measure, or take from the run that was cut short; the line counts up on a terminal."""
+    results.row(key, measure)
+    if sys.stderr.isatty():
+        print(f"\r\033[K{key}", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def one_thread():
+    """Tiny products on several threads spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
