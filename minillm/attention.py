@@ -7,10 +7,11 @@ Shapes, here and in every other file:
 
 import torch
 import torch.nn.functional as F
-from torch.nn import Linear, Module
+from torch.nn import Module
 
 from minillm.cache import LayerCache
 from minillm.config import ModelConfig
+from minillm.linear import Linear, project, side_by_side
 from minillm.norm import RMSNorm
 from minillm.rope import Rotation
 
@@ -28,19 +29,24 @@ class Attention(Module):
         self.o_proj = Linear(config.num_attention_heads * D, hidden, bias=bias)
         self.q_norm = RMSNorm(D, config.rms_norm_eps)
         self.k_norm = RMSNorm(D, config.rms_norm_eps)
+        self.bind()
+
+    def bind(self) -> None:
+        """Look at where the weights lie; to be called again when they have moved."""
+        self.projections = (self.q_proj, self.k_proj, self.v_proj)
+        self.stacked = side_by_side(*self.projections)
 
     def forward(self, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation) -> torch.Tensor:
         """`hidden` [B, T, hidden] → the same shape; appends T keys and values to `cache`."""
-        q = rotation.apply(self.q_norm(self.heads(self.q_proj(hidden))))
-        k = rotation.apply(self.k_norm(self.heads(self.k_proj(hidden))))
-        v = self.heads(self.v_proj(hidden))
+        q, k, v = (self.heads(x) for x in project(hidden, self.projections, self.stacked))
+        q, k = rotation.apply(self.q_norm(q)), rotation.apply(self.k_norm(k))
         k, v = cache.append(k, v)  # [B, K, S, D]
         mixed = attend(q, k, v, cache.mask)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
     def heads(self, x: torch.Tensor) -> torch.Tensor:
         """[B, T, heads·D] → [B, heads, T, D]."""
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        return x.view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:

@@ -21,8 +21,12 @@ class KVCache:
     def __init__(self, storage: Storage, lengths: torch.Tensor):
         self.keys, self.values = storage
         self.lengths = lengths  # [B] int64 on the host, shared with views made by `rows`
-        self.positions = lengths.new_zeros(len(lengths), 0)  # [B, T] of the pass under way, on the device
-        self.mask: torch.Tensor | None = None  # of the pass under way
+        self.layers = [LayerCache(self, k, v) for k, v in zip(*storage, strict=True)]
+        # The pass under way:
+        self.begins, self.ends = 0, 0  # first new slot of the shortest sequence, end of the longest
+        self.uniform = True  # all sequences of one length
+        self.positions = lengths.new_zeros(len(lengths), 0)  # [B, T], on the device
+        self.mask: torch.Tensor | None = None
 
     @classmethod
     def allocate(
@@ -61,45 +65,50 @@ class KVCache:
             raise InputError(f"pass starts at {start} but the cache holds {self.lengths.tolist()} tokens")
         if max(start) + T > self.capacity:
             raise InputError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
-        self.start, self.T = start, T
-        self.uniform = min(start) == max(start)
+        self.begins, self.ends = min(start), max(start) + T
+        self.uniform = self.begins + T == self.ends
         new = torch.arange(T)[None] + self.lengths[:, None]  # [B, T]
         self.positions = new.to(self.keys.device)
-        self.mask = self._mask()
+        self.mask = self._mask(T)
 
-    def _mask(self) -> torch.Tensor | None:
+    def _mask(self, T: int) -> torch.Tensor | None:
         """[B, 1, T, S], True where a new token may look; None where attention needs none."""
-        if self.uniform and (self.T == 1 or self.start[0] == 0):
+        if self.uniform and (T == 1 or self.begins == 0):
             return None
-        keys = torch.arange(max(self.start) + self.T, device=self.positions.device)
+        keys = torch.arange(self.ends, device=self.positions.device)
         return (keys <= self.positions[..., None])[:, None]
 
     def advance(self) -> None:
         """End the pass: its tokens now count."""
-        self.lengths += self.T
+        self.lengths += self.positions.shape[1]
 
     def __getitem__(self, layer: int) -> "LayerCache":
-        return LayerCache(self, layer)
+        return self.layers[layer]
 
 
 class LayerCache:
-    """One layer's keys and values during a pass."""
+    """One layer's keys and values, [B, K, capacity, D] each."""
 
-    def __init__(self, cache: KVCache, layer: int):
-        self.cache = cache
-        self.keys, self.values = cache.keys[layer], cache.values[layer]  # [B, K, capacity, D]
-        self.mask = cache.mask
+    def __init__(self, cache: KVCache, keys: torch.Tensor, values: torch.Tensor):
+        self.cache, self.keys, self.values = cache, keys, values
+
+    @property
+    def mask(self) -> torch.Tensor | None:
+        """Of the pass under way, the same in every layer."""
+        return self.cache.mask
 
     def append(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Store `k`, `v` [B, K, T, D]; return all keys and values so far, [B, K, S, D].
 
         Sequences of unequal length share S = the longest; the mask hides what lies beyond each one's end.
         """
-        begin, end = min(self.cache.start), max(self.cache.start) + self.cache.T
-        for kv, new in ((self.keys, k), (self.values, v)):
-            if self.cache.uniform:
-                kv[:, :, begin:end] = new
-            else:
-                row = torch.arange(len(kv), device=kv.device)[:, None]
-                kv[row, :, self.cache.positions] = new.transpose(1, 2)  # [B, T, K, D]
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self._store(self.keys, k), self._store(self.values, v)
+
+    def _store(self, stored: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+        cache = self.cache
+        if cache.uniform:
+            stored.narrow(2, cache.begins, new.shape[2]).copy_(new)
+        else:
+            row = torch.arange(len(stored), device=stored.device)[:, None]
+            stored[row, :, cache.positions] = new.transpose(1, 2)  # [B, T, K, D]
+        return stored.narrow(2, 0, cache.ends)

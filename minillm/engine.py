@@ -35,8 +35,10 @@ class Engine:
             yield sequence
         active = drop_ended(list(group), cache)
         while active:
-            self._decode(active, cache.rows(0, len(active)))
-            yield from list(active)
+            rows = cache.rows(0, len(active))
+            while all(sequence.finish_reason is None for sequence in active):
+                self._decode(active, rows)
+                yield from active
             active = drop_ended(active, cache)
 
     @torch.inference_mode()

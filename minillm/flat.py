@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch.nn import Module, Parameter
 
+from minillm.attention import Attention
 from minillm.layer import PARTS, DecoderLayer
+from minillm.mlp import MLP
 
 ALIGNMENT = 256  # bytes
 
@@ -59,6 +61,9 @@ def bind(layer: Module, layout: FlatLayout, buffer: torch.Tensor, dtype: torch.d
         view = buffer[slot.offset : slot.offset + slot.num_bytes].view(dtype).view(slot.shape)
         module_name, _, parameter_name = slot.name.rpartition(".")
         setattr(layer.get_submodule(module_name), parameter_name, Parameter(view, requires_grad=False))
+    for module in layer.modules():
+        if isinstance(module, Attention | MLP):
+            module.bind()
 
 
 def aligned_buffer(num_bytes: int, device: torch.device | str) -> torch.Tensor:

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch.nn import ModuleList
 
 from minillm.config import ModelConfig
-from minillm.layer import DecoderLayer
+from minillm.layer import PARTS, DecoderLayer
 
 
 class LayerStore(Protocol):
@@ -26,6 +26,7 @@ class ResidentLayers(ModuleList):
 
     def __init__(self, config: ModelConfig):
         super().__init__(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
+        self.ready = [{part: nullcontext(layer.block(part)) for part in PARTS} for layer in self]
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
-        return nullcontext(self[index].block(part))
+        return self.ready[index][part]

@@ -2,7 +2,9 @@
 
 import torch
 import torch.nn.functional as F
-from torch.nn import Linear, Module
+from torch.nn import Module
+
+from minillm.linear import Linear, project, side_by_side
 
 
 class MLP(Module):
@@ -13,6 +15,13 @@ class MLP(Module):
         self.gate_proj = Linear(hidden_size, width, bias=False)
         self.up_proj = Linear(hidden_size, width, bias=False)
         self.down_proj = Linear(width, hidden_size, bias=False)
+        self.bind()
+
+    def bind(self) -> None:
+        """Look at where the weights lie; to be called again when they have moved."""
+        self.projections = (self.gate_proj, self.up_proj)
+        self.stacked = side_by_side(*self.projections)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        gate, up = project(x, self.projections, self.stacked)
+        return self.down_proj(F.silu(gate) * up)

@@ -1,12 +1,12 @@
 """The whole model: embedding, layers, final norm, head; and the one forward loop."""
 
 import torch
-import torch.nn.functional as F
-from torch.nn import Embedding, Linear, Module
+from torch.nn import Embedding, Module
 
 from minillm.cache import KVCache
 from minillm.config import ModelConfig
 from minillm.layers import LayerStore, ResidentLayers
+from minillm.linear import Linear, linear
 from minillm.norm import RMSNorm
 from minillm.rope import Rope
 
@@ -60,4 +60,4 @@ class Qwen3(Module):
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """`hidden` [..., hidden] before the final norm → logits [..., vocab]."""
         weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        return F.linear(self.model.norm(hidden), weight)
+        return linear(self.model.norm(hidden), weight)

@@ -2,9 +2,10 @@
 
 import torch
 import torch.nn.functional as F
-from torch.nn import Linear, Module, ModuleList
+from torch.nn import Module, ModuleList
 
 from minillm.config import ModelConfig
+from minillm.linear import Linear
 from minillm.mlp import MLP
 
 

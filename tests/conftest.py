@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+# Two processes that each start as many threads as there are cores spend their time waiting for each other.
+torch.set_num_threads(1)
+
 SMALL = {
     "vocab_size": 101,
     "hidden_size": 48,
