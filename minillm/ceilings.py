@@ -40,13 +40,18 @@ class Ceilings:
         return asdict(self)
 
     def hardware(self) -> Hardware:
-        """This machine for estimates: its sizes, and the rates at which weights really arrive."""
+        """This machine for estimates: its sizes, and for each memory the highest rate that was seen.
+
+        A product can beat a copy, since some processors read each line that a copy only writes.
+        """
+        products = (self.host_matvec_float32_gb_s, self.host_matvec_bfloat16_gb_s)
+        on_gpu = [rate for rate in (self.device_copy_gb_s, self.device_matvec_bfloat16_gb_s) if rate]
         return Hardware(
             name=self.gpu or self.cpu,
             host_memory_bytes=self.host_memory_bytes,
-            host_gb_s=max(self.host_matvec_float32_gb_s, self.host_matvec_bfloat16_gb_s),
+            host_gb_s=max(self.host_copy_gb_s, *products),
             gpu_memory_bytes=self.gpu_memory_bytes,
-            gpu_gb_s=self.device_matvec_bfloat16_gb_s,
+            gpu_gb_s=max(on_gpu, default=None),
             link_gb_s=self.link_gb_s,
         )
 
