@@ -27,10 +27,12 @@ def pick(name: str) -> torch.device:
     return device
 
 
-def free_bytes(device: torch.device) -> int:
-    """Memory that can still be taken on the device."""
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that can still be taken on the device; None where nothing can be asked."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        # PyTorch keeps what tensors gave back, and the driver counts it as taken.
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
     return memory.available_bytes()
 
 
@@ -65,7 +67,6 @@ def explained_memory_errors(device: torch.device) -> Iterator[None]:
 
 
 def _no_memory(device: torch.device) -> RunError:
-    free = gib(free_bytes(device))
-    return RunError(
-        f"not enough memory on {device} ({free} free): fewer or shorter prompts, or a smaller model"
-    )
+    left = free_bytes(device)
+    free = "" if left is None else f" ({gib(left)} free)"
+    return RunError(f"not enough memory on {device}{free}: fewer or shorter prompts, or a smaller model")

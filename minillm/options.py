@@ -5,6 +5,7 @@ from typing import Any
 
 from minillm.config import DTYPES
 from minillm.errors import InputError
+from minillm.sampling_params import MAX_SEED
 
 OFFLOAD_MODES = ("auto", "none")
 NOT_BUILT = ("gpu_layer_budget", "slots", "gpu_memory_gib", "quantize", "link_gb_s")
@@ -19,7 +20,7 @@ def check_options(options: dict[str, Any]) -> None:
             raise InputError(f"{name} is {options[name]!r}: this version keeps the whole model on one device")
     if options["max_model_len"] is not None:
         _whole("max_model_len", options["max_model_len"], low=1)
-    _whole("seed", options["seed"], low=0)
+    _whole("seed", options["seed"], low=0, high=MAX_SEED)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
@@ -27,6 +28,7 @@ def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
         raise InputError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
 
 
-def _whole(name: str, value: Any, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < math.inf:
-        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}")
+def _whole(name: str, value: Any, low: int, high: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        limit = "" if high == math.inf else f" and at most {high}"
+        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}{limit}")

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from minillm.sampling_params import SamplingParams
 
 NEVER = float("-inf")
+COLD = 1e-6  # below this the best logit is drawn anyway, and the division could overflow float32
 
 
 class Sampler:
@@ -27,10 +28,13 @@ class Sampler:
     def choose(self, logits: torch.Tensor, seen: list[int]) -> int:
         """The next token after `seen` (prompt and generated) from one position's `logits` [vocab]."""
         logits = penalise(logits.float().cpu(), seen, self.params.repetition_penalty)
-        if self.params.temperature == 0:
+        if self.params.temperature < COLD:
             return int(logits.argmax())
         logits = filter_logits(logits / self.params.temperature, self.params)
-        return int(torch.multinomial(F.softmax(logits, -1), 1, generator=self.generator))
+        probabilities = F.softmax(logits, -1)
+        if probabilities[0].isnan():  # one NaN logit makes all of them NaN; the engine has warned
+            return int(logits.argmax())
+        return int(torch.multinomial(probabilities, 1, generator=self.generator))
 
 
 def penalise(logits: torch.Tensor, seen: list[int], penalty: float) -> torch.Tensor:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from minillm.errors import InputError
 
+MAX_SEED = 2**63 - 1  # the generator takes 64 bits; the upper half is left for a request's place in the call
+
 
 @dataclass(frozen=True)
 class SamplingParams:
@@ -32,14 +34,15 @@ class SamplingParams:
         _within("min_p", self.min_p, 0.0, 1.0)
         _within("repetition_penalty", self.repetition_penalty, 0.0, math.inf, open_low=True)
         if self.seed is not None:
-            _whole("seed", self.seed, low=0)
+            _whole("seed", self.seed, low=0, high=MAX_SEED)
         if not isinstance(self.ignore_eos, bool):
             raise InputError(f"ignore_eos is {self.ignore_eos!r}: it must be true or false")
 
 
-def _whole(name: str, value: object, low: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}")
+def _whole(name: str, value: object, low: int, high: float = math.inf) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        limit = "" if high == math.inf else f" and at most {high}"
+        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}{limit}")
 
 
 def _within(name: str, value: object, low: float, high: float, open_low: bool = False) -> None:
@@ -50,15 +53,20 @@ def _within(name: str, value: object, low: float, high: float, open_low: bool = 
         raise InputError(f"{name} is {value!r}: it must be a number {bounds}{limit}")
 
 
+def _several(value: object) -> tuple:
+    """What is iterable as a tuple, anything else, and a text, as a tuple of one."""
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+
+
 def _strings(value: str | Iterable[str]) -> tuple[str, ...]:
-    strings = (value,) if isinstance(value, str) else tuple(value)
+    strings = _several(value)
     if not all(isinstance(s, str) and s for s in strings):
         raise InputError(f"stop is {value!r}: it must be one or more strings that are not empty")
     return strings
 
 
 def _ids(value: int | Iterable[int]) -> tuple[int, ...]:
-    ids = (value,) if isinstance(value, int) else tuple(value)
+    ids = _several(value)
     for token_id in ids:
         _whole("stop_token_ids", token_id, low=0)
     return ids

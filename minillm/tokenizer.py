@@ -31,7 +31,14 @@ class Tokenizer:
         return cls(folder) if has_one else None
 
     def encode(self, text: str) -> list[int]:
-        """Raw text to ids; special tokens written out in the text are recognised."""
+        """Raw text to ids; special tokens written out in the text are recognised.
+
+        Raises InputError for text that is not Unicode: half of a surrogate pair, as a shell can pass.
+        """
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"the text is not Unicode at character {error.start}: remove it") from None
         return self.backend(text)["input_ids"]
 
     def decode(self, token_ids: list[int]) -> str:
