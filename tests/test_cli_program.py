@@ -27,7 +27,7 @@ def endless(tmp_path_factory):
 
 
 def run(*argv: str) -> subprocess.CompletedProcess:
-    return subprocess.run([*PROGRAM, *map(str, argv)], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*PROGRAM, *map(str, argv)], capture_output=True, text=True, timeout=180)
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["generate", "--help"], ["plan", "random:Qwen3-8B"]])
@@ -37,7 +37,7 @@ def test_help_and_plan_import_neither_torch_nor_transformers(argv):
         f"status = main({argv!r}); loaded = {{'torch', 'transformers', 'numpy'}} & set(sys.modules);"
         "print(status, sorted(loaded), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=180)
     assert done.stderr == "0 []\n"
 
 
@@ -57,7 +57,7 @@ def test_ctrl_c_keeps_the_text_and_gives_130(endless):
     with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT) as process:
         begun = process.stdout.read(20)
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
+        rest, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert errors == b"minillm: interrupted: the text so far is kept\n"
     printed = (begun + rest).decode()
@@ -72,14 +72,14 @@ def test_a_closed_pipe_ends_silently(endless):
         assert len(process.stdout.read(1)) == 1
         process.stdout.close()
         errors = process.stderr.read()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=180) == 0
     assert errors == b""
 
 
 def test_help_into_a_closed_pipe_ends_silently():
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*PROGRAM, "--help"], stdout=writing, stderr=PIPE, timeout=60)
+    done = subprocess.run([*PROGRAM, "--help"], stdout=writing, stderr=PIPE, timeout=180)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -98,7 +98,7 @@ def test_output_is_utf8_whatever_the_locale(endless):
         [*PROGRAM, "generate", str(endless), "--prompt", "é", "--max-new-tokens", "40", "--json"],
         capture_output=True,
         env={**ENVIRONMENT, "PYTHONIOENCODING": "ascii"},
-        timeout=60,
+        timeout=180,
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert "\ufffd" in done.stdout.decode("utf-8")

@@ -30,11 +30,15 @@ class Prompt:
 
 def from_text(text: str) -> Prompt:
     """The prompt of `--prompt`; InputError where the shell passed bytes that are not UTF-8."""
+    return Prompt(_encodable(text, "--prompt"))
+
+
+def _encodable(text: str, where: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"--prompt is not UTF-8 at character {error.start}: give it as UTF-8") from None
-    return Prompt(text)
+        raise InputError(f"{where} is not UTF-8 at character {error.start}: give it as UTF-8") from None
+    return text
 
 
 def from_file(path: str | Path) -> list[Prompt]:
@@ -64,26 +68,28 @@ def _text(path: Path) -> str:
 def _prompt(line: str, where: str) -> Prompt:
     try:
         row = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where} is not JSON ({error.msg}): write one object a line") from None
-    if not isinstance(row, dict) or not ("turns" in row or "token_ids" in row):
+    except (json.JSONDecodeError, RecursionError) as error:
+        reason = getattr(error, "msg", "nested too deeply")
+        raise InputError(f"{where} is not JSON ({reason}): write one object a line") from None
+    if not isinstance(row, dict):
+        raise InputError(f"{where} is not a JSON object: give one with turns or token_ids")
+    turns, ids = row.get("turns"), row.get("token_ids")
+    if turns is None and ids is None:
         raise InputError(f"{where} has neither turns nor token_ids: give one of them")
-    return Prompt(_first_turn(row, where), _token_ids(row, where))
+    return Prompt(_first_turn(turns, where), _token_ids(ids, where))
 
 
-def _first_turn(row: dict[str, Any], where: str) -> str | None:
-    turns = row.get("turns")
+def _first_turn(turns: Any, where: str) -> str | None:
     if turns is None:
         return None
     if not isinstance(turns, list) or not turns or not isinstance(turns[0], str):
         raise InputError(f"{where}: turns must be a list of texts that is not empty")
-    return turns[0]
+    return _encodable(turns[0], f"{where}: turns")
 
 
-def _token_ids(row: dict[str, Any], where: str) -> list[int] | None:
-    ids = row.get("token_ids")
-    if ids is None and row.get("turns") is not None:
+def _token_ids(ids: Any, where: str) -> list[int] | None:
+    if ids is None:
         return None
-    if not isinstance(ids, list) or any(isinstance(i, bool) or not isinstance(i, int) for i in ids):
-        raise InputError(f"{where}: token_ids must be a list of whole numbers")
+    if not isinstance(ids, list) or not ids or any(type(i) is not int for i in ids):
+        raise InputError(f"{where}: token_ids must be a list of whole numbers that is not empty")
     return ids

@@ -1,0 +1,160 @@
+"""Bad prompts and prompts files, through the command line and the API; each after a good one was answered."""
+
+import json
+import os
+
+import pytest
+from command_line import CONTEXT, VOCABULARY, fails, good_model, prompts_file, succeeds
+
+from minillm import LLM, SamplingParams
+from minillm.errors import InputError
+
+SHORT = ("--max-new-tokens", "1")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return good_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory):
+    """The same without its tokenizer."""
+    return good_model(tmp_path_factory.mktemp("bare"), tokenizer=False)
+
+
+@pytest.fixture
+def ask(model, tmp_path, capsys):
+    """`ask(*lines)` → the one line that a prompts file of these raw lines gives, after a good file."""
+
+    def run(*lines: str | bytes, says: tuple[str, ...], to=model) -> str:
+        file = prompts_file(tmp_path / "prompts.jsonl", {"token_ids": [1, 2]})
+        succeeds(capsys, "generate", to, "--prompts", file, *SHORT)
+        file.write_bytes(b"\n".join(line if isinstance(line, bytes) else line.encode() for line in lines))
+        return fails(capsys, 2, "generate", to, "--prompts", file, *SHORT, says=says)
+
+    return run
+
+
+# ---- what the model cannot take ----
+
+
+def test_text_without_a_tokenizer(bare, capsys, tmp_path):
+    file = prompts_file(tmp_path / "ids.jsonl", {"token_ids": [1, 2]})
+    succeeds(capsys, "generate", bare, "--prompts", file, *SHORT)
+    fails(capsys, 2, "generate", bare, "--prompt", "Hi", *SHORT, says=("no tokenizer", "token ids"))
+    with LLM(bare) as llm, pytest.raises(InputError, match="no tokenizer"):
+        llm.generate("Hi")
+
+
+def test_chat_without_a_tokenizer(bare, model, capsys):
+    succeeds(capsys, "generate", model, "--prompt", "Hi", "--chat", *SHORT)
+    fails(capsys, 2, "generate", bare, "--prompt", "Hi", "--chat", *SHORT, says=("tokenizer", str(bare)))
+
+
+def test_chat_without_a_template(model, tmp_path, capsys):
+    folder = good_model(tmp_path / "plain")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    del settings["chat_template"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    succeeds(capsys, "generate", folder, "--prompt", "Hi", *SHORT)
+    fails(capsys, 2, "generate", folder, "--prompt", "Hi", "--chat", *SHORT, says=("template", "--chat"))
+
+
+def test_an_empty_prompt(model, capsys, ask):
+    succeeds(capsys, "generate", model, "--prompt", " ", *SHORT)
+    fails(capsys, 2, "generate", model, "--prompt", "", *SHORT, says=("empty",))
+    ask('{"turns": [""]}', says=("empty",))
+    ask('{"token_ids": []}', says=("empty",))
+
+
+def test_a_prompt_as_long_as_the_context_is_answered_and_one_longer_is_not(model, capsys):
+    succeeds(capsys, "generate", model, "--prompt", "x" * CONTEXT, *SHORT)
+    says = (str(CONTEXT + 1), f"context of {CONTEXT}", "shorten")
+    fails(capsys, 2, "generate", model, "--prompt", "x" * (CONTEXT + 1), *SHORT, says=says)
+    limit = ("--max-model-len", "20")
+    succeeds(capsys, "generate", model, "--prompt", "x" * 20, *SHORT, *limit)
+    fails(capsys, 2, "generate", model, "--prompt", "x" * 21, *SHORT, *limit, says=("21", "20"))
+
+
+@pytest.mark.parametrize("token", [-1, VOCABULARY, 10**30])
+def test_a_token_id_out_of_range(bare, ask, token):
+    last = f'{{"token_ids": [{VOCABULARY - 1}]}}'
+    line = ask(last, f'{{"token_ids": [1, {token}]}}', to=bare, says=(str(token), f"0 to {VOCABULARY - 1}"))
+    assert "prompt 1" in line, "the first prompt is good"
+
+
+def test_bytes_that_are_no_text(model, capsys):
+    succeeds(capsys, "generate", model, "--prompt", "é", *SHORT)
+    raw = os.fsdecode(b"abc\xff")  # how Python hands over what the shell passed
+    fails(capsys, 2, "generate", model, "--prompt", raw, *SHORT, says=("--prompt", "UTF-8", "3"))
+    with LLM(model) as llm, pytest.raises(InputError, match="not Unicode at character 3"):
+        llm.generate(raw)
+
+
+BAD_PROMPTS = [None, 5, [], [[]], [None], [1, "a"], [["a"]], [[1.0]], [True], {"a": 1}, "", [["a", 1]], b"Hi"]
+
+
+@pytest.mark.parametrize("prompts", BAD_PROMPTS, ids=repr)
+def test_the_api_refuses_what_is_no_prompt(model, prompts):
+    params = SamplingParams(max_tokens=1)
+    with LLM(model) as llm:
+        assert len(llm.generate(["Hi", [1, 2]], params)) == 2
+        fed = llm.tokens_fed
+        with pytest.raises(InputError, match="prompt"):
+            llm.generate(prompts, params)
+        assert llm.tokens_fed == fed, "all prompts are checked before any is run"
+
+
+def test_the_api_refuses_ids_without_end_or_place(model):
+    with LLM(model) as llm:
+        assert llm.logits([1, 2]).shape == (2, VOCABULARY)
+        for bad in ([], [VOCABULARY], [-1], "Hi", None, [1] * (CONTEXT + 1)):
+            with pytest.raises(InputError):
+                llm.logits(bad)
+
+
+# ---- the file ----
+
+
+def test_the_file_is_missing_or_a_folder(model, tmp_path, capsys, ask):
+    missing = tmp_path / "missing.jsonl"
+    for path in (missing, tmp_path):
+        fails(capsys, 2, "generate", model, "--prompts", path, says=(str(path), "cannot read"))
+
+
+def test_the_file_is_not_utf8(ask):
+    ask('{"turns": ["é"]}', b'{"turns": ["\xe9"]}', says=("prompts.jsonl line 2", "UTF-8"))
+
+
+@pytest.mark.parametrize("empty", ["", "\n \n"])
+def test_the_file_holds_no_prompt(ask, empty):
+    ask(empty, says=("prompts.jsonl", "no prompts"))
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("{", "JSON"),
+        ("not json", "JSON"),
+        ("5", "turns"),
+        ("[1, 2]", "turns"),
+        ('"turns"', "turns"),
+        ("{}", "turns"),
+        ('{"prompt": "Hi"}', "token_ids"),
+        ('{"turns": "Hi"}', "turns"),
+        ('{"turns": []}', "turns"),
+        ('{"turns": [5]}', "turns"),
+        ('{"turns": null}', "turns"),
+        ('{"token_ids": "1 2"}', "token_ids"),
+        ('{"token_ids": [1.5]}', "token_ids"),
+        ('{"token_ids": [true]}', "token_ids"),
+        ('{"token_ids": null}', "token_ids"),
+        ('{"turns": ["Hi"], "token_ids": {}}', "token_ids"),
+        ('{"turns": ["\\ud800"]}', "turns"),
+        ("[" * 100_000, "JSON"),
+        ('{"turns": ["Hi"]} {"turns": ["Hi"]}', "JSON"),
+    ],
+)
+def test_a_bad_line_is_named_and_nothing_is_answered(ask, line, named):
+    ask('{"turns": ["Hi"]}', "", line, says=("prompts.jsonl line 3", named))
