@@ -4,7 +4,7 @@ import sys
 from importlib import import_module
 
 from minillm.cli.parser import make_parser
-from minillm.cli.terminal import guarded
+from minillm.cli.terminal import guarded, open_streams
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,8 +23,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run() -> None:
     """Entry point of the installed `minillm` command."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    open_streams()
     sys.exit(main())
 
 

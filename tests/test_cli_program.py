@@ -84,6 +84,25 @@ def test_help_into_a_closed_pipe_ends_silently():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        command = [*PROGRAM, "plan", "random:Qwen3-0.6B"]
+        done = subprocess.run(command, stdout=full, stderr=PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("minillm: error: the system refused: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that can close a stream")
+def test_closed_streams_change_nothing_else():
+    plan = f"'{sys.executable}' -m minillm plan random:Qwen3-0.6B"
+    whole = subprocess.run(["sh", "-c", plan], stdout=PIPE, timeout=60).stdout
+    assert subprocess.run(["sh", "-c", f"{plan} 2>&-"], stdout=PIPE, timeout=60).stdout == whole
+    silent = subprocess.run(["sh", "-c", f"{plan} >&-"], stderr=PIPE, timeout=60)
+    assert (silent.returncode, silent.stderr) == (0, b"")
+
+
 def test_the_traceback_is_shown_with_debug_and_only_then():
     quiet = run("plan", "random:no-such-model")
     assert (quiet.returncode, quiet.stderr.count("\n")) == (2, 1)

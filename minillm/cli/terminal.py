@@ -12,6 +12,14 @@ from minillm.errors import MiniLLMError
 INTERRUPTED = 130
 
 
+def open_streams() -> None:
+    """Make stdout and stderr UTF-8 whatever the locale, and able to take text where the shell closed them."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
+        getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
 def write(text: str) -> None:
     """Text to stdout, visible at once."""
     sys.stdout.write(text)
@@ -40,6 +48,8 @@ def guarded(work: Callable[[], int], debug: bool) -> int:
     except Exception as error:
         if debug:
             traceback.print_exc()
+        if isinstance(error, OSError):
+            _forget_stdout()  # what could not be written cannot be written at the end either
         complain("error", _describe(error))
         return getattr(error, "exit_status", 1)
 
@@ -56,6 +66,8 @@ def _describe(error: Exception) -> str:
         return str(error)
     if isinstance(error, MemoryError):
         return "out of memory: lower --max-model-len or choose a smaller model"
+    if isinstance(error, OSError):
+        return f"the system refused: {error}"
     return f"unexpected {type(error).__name__}: {error}: this is a bug, --debug shows where"
 
 
