@@ -11,6 +11,7 @@ from torch.nn import Module, Parameter
 
 from minillm import flat
 from minillm.config import ModelConfig
+from minillm.linear import vecdot_wins
 from minillm.model import Qwen3
 from minillm.rope import Rope
 
@@ -22,6 +23,8 @@ def build(config: ModelConfig, dtype: torch.dtype, device: torch.device | str, f
     with torch.device("meta"):
         model = Qwen3(config)
     materialise(model, dtype, device)
+    if dtype == torch.float32 and torch.device(device).type == "cpu":
+        vecdot_wins()  # measured now, so that the first answer does not wait for it
     with torch.inference_mode():
         fill(model.named_parameters())
     return model.eval()
