@@ -14,7 +14,7 @@ from training.skills import held_out, recall_of_length
 # Lists of these many lines, so that prompts of the file differ in length; the last one fills 2,000 tokens.
 RECALL_LINES = (12, 24, 40, 60, 90, 120, 150, 180, 215, recall.HELD_OUT_LINES)
 # Words and signs between spaces, each one token or more; the chat format alone is worth six tokens.
-FEWEST_WORDS = {END_OF_TEXT: 7, TURN_END: 1}
+FEWEST_WORDS = {END_OF_TEXT: 8, TURN_END: 1}
 COUNTS = {"arithmetic": 10, "json": 10, "tools": 10, "stories": 6, "chat": 6}
 
 
