@@ -16,7 +16,7 @@ from minillm.flat import ALIGNMENT, aligned_buffer, bind, layout_of
 from minillm.layer import DecoderLayer
 from minillm.linear import Linear, linear, project, side_by_side
 from minillm.moe import MoE
-from minillm.norm import RMSNorm, rms_norm
+from minillm.norm import rms_norm
 from minillm.rope import Rope
 from minillm.rope_config import RopeConfig
 
