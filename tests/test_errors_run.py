@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 
 import pytest
 import torch
@@ -93,6 +94,19 @@ def test_a_temperature_near_zero_is_nearly_greedy(folder, capsys, temperature):
 @pytest.mark.parametrize("penalty", ["1e-30", "1e30"])
 def test_an_extreme_penalty_still_gives_tokens(folder, capsys, penalty):
     succeeds(capsys, "generate", folder, *ASK, "--repetition-penalty", penalty, "--temperature", "1")
+
+
+def test_a_package_that_is_not_installed_is_named(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minillm.llm", None)
+    fails(capsys, 1, "generate", folder, *ASK, says=("minillm.llm is not installed",))
+
+
+def test_a_bug_is_called_one(folder, capsys, monkeypatch):
+    def broken(*_, **__):
+        raise KeyError("lost\nand found")
+
+    monkeypatch.setattr(LLM, "generate", broken)
+    fails(capsys, 1, "generate", folder, *ASK, "--json", says=("KeyError", "lost", "bug", "--debug"))
 
 
 def test_a_closed_llm_says_so(folder):

@@ -27,9 +27,11 @@ def run(args: argparse.Namespace) -> int:
 def _next_message() -> str | None:
     """The next line that is not empty; None at the end."""
     while True:
+        shown = sys.stdin.isatty()
         try:
-            text = input("> " if sys.stdin.isatty() else "").strip()
+            text = input("> " if shown else "").strip()
         except EOFError:
+            write("\n" if shown else "")  # the shell's prompt comes next
             return None
         if text:
             return None if text == EXIT else text

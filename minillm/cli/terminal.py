@@ -68,6 +68,8 @@ def _describe(error: Exception) -> str:
         return "out of memory: lower --max-model-len or choose a smaller model"
     if isinstance(error, OSError):
         return f"the system refused: {error}"
+    if isinstance(error, ModuleNotFoundError):
+        return f"the package {error.name} is not installed here: pip install {error.name}"
     return f"unexpected {type(error).__name__}: {error}: this is a bug, --debug shows where"
 
 
