@@ -27,7 +27,7 @@ def widened(model: PreTrainedModel) -> PreTrainedModel:
     return wide
 
 
-def hf_config(config: ModelConfig) -> Qwen3Config:
+def hf_config(config: ModelConfig, **others) -> Qwen3Config:
     """The Hugging Face configuration of a dense geometry; ValueError for a mixture of experts."""
     if config.num_experts:
         raise ValueError(f"{config.model_type} has experts: only dense models are made here")
@@ -37,7 +37,7 @@ def hf_config(config: ModelConfig) -> Qwen3Config:
         *("tie_word_embeddings", "attention_bias"),
     )
     rope = {"rope_type": config.rope.rope_type, "rope_theta": config.rope.rope_theta}
-    return Qwen3Config(**{key: getattr(config, key) for key in same}, rope_parameters=rope)
+    return Qwen3Config(**{key: getattr(config, key) for key in same}, rope_parameters=rope, **others)
 
 
 def _empty(config: Qwen3Config, dtype: torch.dtype, device: torch.device | str) -> PreTrainedModel:
