@@ -6,16 +6,14 @@ links the files; `transfer.py` moves and checks them. `HF_ENDPOINT` and `HF_TOKE
 """
 
 import json
-import os
 import re
 import shutil
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from minillm.errors import InputError, RunError
+from minillm.hub_errors import endpoint, explained, status_of
 from minillm.transfer import RemoteFile, fetch, network_errors
 from minillm.units import gib
 
@@ -38,13 +36,6 @@ def is_hub_id(text: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", text) is not None
 
 
-def endpoint() -> str:
-    """Address of the hub, without a slash at its end."""
-    from huggingface_hub import constants
-
-    return os.environ.get("HF_ENDPOINT", constants.ENDPOINT).rstrip("/")
-
-
 def download(hub_id: str, *, config_only: bool = False, recheck: bool = False) -> Path:
     """Make the model available locally and return its folder.
 
@@ -54,14 +45,14 @@ def download(hub_id: str, *, config_only: bool = False, recheck: bool = False) -
     """
     if not is_hub_id(hub_id):
         raise InputError(f"{hub_id!r} is not a hub id: write it as owner/name, for example Qwen/Qwen3-0.6B")
-    with _explained(hub_id):
+    with explained(hub_id):
         cached = cached_folder(hub_id, config_only)
         if cached and not recheck:
             return cached
         try:
             commit, files = _listing(hub_id)
         except network_errors() as error:
-            if cached is None or _status(error):
+            if cached is None or status_of(error):
                 raise
             warnings.warn(f"cannot reach {endpoint()}: the copy in the cache is used unchecked", stacklevel=2)
             return cached
@@ -180,7 +171,7 @@ class _Download:
         try:
             fetch(self.files[name], url, self._blob(name), bar.update)
         except network_errors() as error:
-            if _status(error) != 404:
+            if status_of(error) != 404:
                 raise
             raise RunError(
                 f"{name} of {self.hub_id} is listed but missing on {endpoint()}: "
@@ -232,43 +223,3 @@ def _silent_bar() -> type:
             super().__init__(*args, **{**kwargs, "disable": True})
 
     return Silent
-
-
-def _status(error: Exception) -> int | None:
-    """The HTTP status of a hub's refusal; None when there was no answer at all."""
-    return getattr(getattr(error, "response", None), "status_code", None)
-
-
-@contextmanager
-def _explained(hub_id: str) -> Iterator[None]:
-    """Turn what the hub's client raises into one line of ours."""
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
-    try:
-        yield
-    except GatedRepoError:
-        line = (
-            f"{hub_id} is gated: accept its terms on {endpoint()}/{hub_id}, then set HF_TOKEN to your token"
-        )
-    except RepositoryNotFoundError:
-        line = (
-            f"no model {hub_id!r} on {endpoint()} and no such folder here: check the spelling; "
-            "for a private model set HF_TOKEN"
-        )
-    except network_errors() as error:
-        line = _refusal(hub_id, error)
-    else:
-        return
-    raise RunError(line)
-
-
-def _refusal(hub_id: str, error: Exception) -> str:
-    status = _status(error)
-    if status in (401, 403):
-        return f"{endpoint()} refuses {hub_id} ({status}): set HF_TOKEN to a token that may read it"
-    if status:
-        return f"{endpoint()} answered {status} for {hub_id}: try again later, or set another HF_ENDPOINT"
-    return (
-        f"cannot reach {endpoint()} for {hub_id} ({type(error).__name__}): check the network, "
-        "set HF_ENDPOINT to a hub within reach, or give a folder"
-    )

@@ -48,7 +48,8 @@ class StandInHub:
     log: list[Request] = field(default_factory=list)
 
     def __enter__(self):
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self.server.hub = self
         self.server.daemon_threads = True
         self.stopping = threading.Event()
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
@@ -103,84 +104,85 @@ def _git_sha1(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
-def _handler(hub: StandInHub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
 
-        def do_GET(self):
-            self._answer(with_body=True)
+    @property
+    def hub(self) -> StandInHub:
+        return self.server.hub
 
-        def do_HEAD(self):
-            self._answer(with_body=False)
+    def do_GET(self):
+        self._answer(with_body=True)
 
-        def log_message(self, *_):
-            pass
+    def do_HEAD(self):
+        self._answer(with_body=False)
 
-        def _answer(self, with_body: bool) -> None:
-            asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
-            first = int(asked[1]) if asked and not hub.faults.ignore_range else 0
-            self.request_entry = Request(self.command, self.path.split("?")[0], int(asked[1]) if asked else 0)
-            hub.log.append(self.request_entry)
-            if hub.faults.status:
-                return self._refuse(hub.faults.status, hub.faults.error_code)
-            return self._route(first, with_body)
+    def log_message(self, *_):
+        pass
 
-        def _route(self, first: int, with_body: bool) -> None:
-            path = self.request_entry.path
-            if path.startswith(f"/api/models/{hub.model}/tree/"):
-                return self._json(hub.tree())
-            if path in (f"/api/models/{hub.model}", f"/api/models/{hub.model}/revision/main"):
-                return self._json(hub.model_info())
-            file = re.fullmatch(rf"/{hub.model}/resolve/[^/]+/(.+)", path)
-            if not file:
-                return self._refuse(404, "RepoNotFound")
-            if file[1] not in hub.files or file[1] == hub.faults.absent:
-                return self._refuse(404, "EntryNotFound")
-            return self._file(file[1], first, with_body)
+    def _answer(self, with_body: bool) -> None:
+        asked = re.match(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        first = int(asked[1]) if asked and not self.hub.faults.ignore_range else 0
+        self.request_entry = Request(self.command, self.path.split("?")[0], int(asked[1]) if asked else 0)
+        self.hub.log.append(self.request_entry)
+        if self.hub.faults.status:
+            return self._refuse(self.hub.faults.status, self.hub.faults.error_code)
+        return self._route(first, with_body)
 
-        def _json(self, value) -> None:
-            body = json.dumps(value).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def _route(self, first: int, with_body: bool) -> None:
+        path = self.request_entry.path
+        if path.startswith(f"/api/models/{self.hub.model}/tree/"):
+            return self._json(self.hub.tree())
+        if path in (f"/api/models/{self.hub.model}", f"/api/models/{self.hub.model}/revision/main"):
+            return self._json(self.hub.model_info())
+        file = re.fullmatch(rf"/{self.hub.model}/resolve/[^/]+/(.+)", path)
+        if not file:
+            return self._refuse(404, "RepoNotFound")
+        if file[1] not in self.hub.files or file[1] == self.hub.faults.absent:
+            return self._refuse(404, "EntryNotFound")
+        return self._file(file[1], first, with_body)
 
-        def _refuse(self, status: int, code: str | None) -> None:
-            self.send_response(status)
-            if code:
-                self.send_header("X-Error-Code", code)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def _json(self, value) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        def _file(self, name: str, first: int, with_body: bool) -> None:
-            content = hub.files[name]
-            self.send_response(206 if first else 200)
-            self.send_header("ETag", f'"{hub.digest(name)}"')
-            self.send_header("X-Repo-Commit", COMMIT)
-            self.send_header("Content-Length", str(len(content) - first))
-            if hub.is_large(name):
-                self.send_header("X-Linked-ETag", f'"{hub.digest(name)}"')
-                self.send_header("X-Linked-Size", str(len(content)))
-            if first:
-                self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
-            self.end_headers()
-            if with_body:
-                self._send(name, content, first)
+    def _refuse(self, status: int, code: str | None) -> None:
+        self.send_response(status)
+        if code:
+            self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
-        def _send(self, name: str, content: bytes, first: int) -> None:
-            if name == hub.faults.corrupt:
-                content = content[:-1] + bytes([content[-1] ^ 1])
-            stop = len(content)
-            if hub.faults.cut_after is not None and hub.faults.cuts and stop - first > hub.faults.cut_after:
-                hub.faults.cuts -= 1
-                stop = first + hub.faults.cut_after
-                self.close_connection = True
-            for start in range(first, stop, 65536):
-                piece = content[start : min(start + 65536, stop)]
-                self.wfile.write(piece)
-                self.request_entry.sent += len(piece)
-                if hub.stopping.wait(hub.faults.slow_s):
-                    return
+    def _file(self, name: str, first: int, with_body: bool) -> None:
+        content = self.hub.files[name]
+        self.send_response(206 if first else 200)
+        self.send_header("ETag", f'"{self.hub.digest(name)}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Content-Length", str(len(content) - first))
+        if self.hub.is_large(name):
+            self.send_header("X-Linked-ETag", f'"{self.hub.digest(name)}"')
+            self.send_header("X-Linked-Size", str(len(content)))
+        if first:
+            self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
+        self.end_headers()
+        if with_body:
+            self._send(name, content, first)
 
-    return Handler
+    def _send(self, name: str, content: bytes, first: int) -> None:
+        if name == self.hub.faults.corrupt:
+            content = content[:-1] + bytes([content[-1] ^ 1])
+        faults, stop = self.hub.faults, len(content)
+        if faults.cut_after is not None and faults.cuts and stop - first > faults.cut_after:
+            faults.cuts -= 1
+            stop = first + faults.cut_after
+            self.close_connection = True
+        for start in range(first, stop, 65536):
+            piece = content[start : min(start + 65536, stop)]
+            self.wfile.write(piece)
+            self.request_entry.sent += len(piece)
+            if self.hub.stopping.wait(faults.slow_s):
+                return
