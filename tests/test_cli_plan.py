@@ -7,7 +7,8 @@ import pytest
 from command_line import CONTEXT, fails, good_model, succeeds
 from stand_in_hub import StandInHub
 
-from minillm import memory
+from minillm import memory, transfer
+from minillm.__main__ import main
 
 MODEL = "someone/small"
 
@@ -93,6 +94,19 @@ def test_a_corrupt_download_is_one_line_and_leaves_no_model(served, capsys):
     served.faults.corrupt = "model.safetensors"
     fails(capsys, 1, "download", MODEL, says=("model.safetensors is corrupt", "removed"))
     served.faults.corrupt = None
+    succeeds(capsys, "download", MODEL)
+
+
+def test_ctrl_c_keeps_what_came(served, capsys, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "_answer", interrupted)
+        assert main(["download", MODEL]) == 130
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "minillm: interrupted: what came is kept, run the same again to go on from there\n"
     succeeds(capsys, "download", MODEL)
 
 
