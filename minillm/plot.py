@@ -23,6 +23,7 @@ COLOURS = {
     "prefetch": "#56B4E9",
     "vllm": "#CC79A7",
     "limit": "#222222",
+    "other": "#C4CCD4",  # there for comparison only
 }
 HATCHES = {"copy": "//", "wait": "..", "cpu": "\\\\", "naive": "xx", "vllm": "--"}
 
@@ -37,10 +38,6 @@ _RC = {
     "axes.labelcolor": INK,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.titlesize": 12,
-    "axes.titlepad": 12,
     "axes.labelsize": 10,
     "text.color": INK,
     "xtick.color": INK,
@@ -57,28 +54,64 @@ def use() -> None:
     mpl.rcParams.update(_RC)
 
 
+def message(figure: Figure, text: str) -> None:
+    """The one thing that the figure says, over its whole width."""
+    figure.suptitle(text, x=0.005, ha="left", fontsize=12, fontweight="bold")
+
+
+def short(value: float) -> str:
+    """Two or three digits that can be read at a glance: 0.31, 5.6, 42, 1,704."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
 def bars(axes: Axes, names: list[str], values: list[float], kinds: list[str], text: list[str]) -> None:
     """Horizontal bars from the top down, each coloured by what it is and labelled with its value."""
     drawn = axes.barh(range(len(names)), values, color=[COLOURS[kind] for kind in kinds], height=0.66)
     for bar, kind in zip(drawn, kinds, strict=True):
         bar.set_hatch(HATCHES.get(kind, ""))
-    axes.bar_label(drawn, labels=text, padding=4, color=INK)
+    labels = axes.bar_label(drawn, labels=text, padding=4, color=INK)
+    for label in labels:  # a line that crosses the figure must not cross out a number
+        label.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 0.8})
+    _name_rows(axes, names)
+
+
+def pairs(
+    axes: Axes, names: list[str], left: list[float], right: list[float], kinds: tuple[str, str]
+) -> None:
+    """Two dots a row, joined by a line: one thing in two places. On a logarithmic axis a bar has no foot."""
+    rows = range(len(names))
+    axes.hlines(rows, left, right, color=COLOURS["wait"], linewidth=3, zorder=1)
+    for values, kind, marker in ((left, kinds[0], "o"), (right, kinds[1], "D")):
+        axes.scatter(values, rows, s=70, marker=marker, color=COLOURS[kind], zorder=2)
+        for row, value in zip(rows, values, strict=True):
+            axes.annotate(
+                short(value),
+                (value, row),
+                xytext=(0, 7),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8.5,
+            )
+    _name_rows(axes, names)
+
+
+def _name_rows(axes: Axes, names: list[str]) -> None:
     axes.set_yticks(range(len(names)), labels=names)
-    axes.invert_yaxis()
+    axes.set_ylim(len(names) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
 
 
-def limit(axes: Axes, value: float, label: str, vertical: bool = True) -> None:
-    """A bound as a dashed line with its name: nothing measured can lie beyond it."""
-    style = {"color": COLOURS["limit"], "linestyle": (0, (4, 3)), "linewidth": 1.4}
-    if vertical:
-        axes.axvline(value, **style)
-        axes.annotate(label, (value, 1.0), xycoords=("data", "axes fraction"), xytext=(4, -2),
-                      textcoords="offset points", va="top", fontsize=9)  # fmt: skip
-    else:
-        axes.axhline(value, **style)
-        axes.annotate(label, (1.0, value), xycoords=("axes fraction", "data"), xytext=(-2, 3),
-                      textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
+def decades(axes: Axes, low: float, high: float) -> None:
+    """A logarithmic x axis with plain numbers: 0.1, 1, 10, 100."""
+    axes.set(xscale="log", xlim=(low, high))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.12g}")
+
+
+def limit(axes: Axes, value: float, label: str) -> None:
+    """A bound as a dashed vertical line, named above the axes."""
+    axes.axvline(value, color=COLOURS["limit"], linestyle=(0, (4, 3)), linewidth=1.4, zorder=1.5)
+    axes.annotate(label, (value, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 3),
+                  textcoords="offset points", ha="center", va="bottom", fontsize=9)  # fmt: skip
 
 
 def key(figure: Figure, names: dict[str, str]) -> None:
