@@ -10,7 +10,6 @@ minutes, but busy cores slow them unequally.
 
 import argparse
 import hashlib
-import json
 import statistics
 import sys
 import time
@@ -21,6 +20,7 @@ from transformers.utils import logging
 
 from experiments import random_reference, reference
 from experiments.machine import ROOT
+from experiments.prompt_files import read_lines
 from experiments.results import FOLDER, Results, check, report
 from minillm import LLM, SamplingParams
 
@@ -59,9 +59,9 @@ def measure_model(results: Results, name: str, repeats: int) -> None:
     """Alternate: ours, theirs, ours, theirs; the first pair warms up and is not stored."""
     if len(results.rows(f"{name}/")) == 2 * repeats:
         return
-    prompt, tokens = prompt_of(name), NEW_TOKENS[name]
+    tokens = NEW_TOKENS[name]
     with LLM(name, device="cpu", dtype=str(DTYPES[name]).removeprefix("torch.")) as llm:
-        model = reference_of(name)
+        model, prompt = reference_of(name), prompt_of(llm)
         programs = {
             "minillm": lambda: ours(llm, prompt, tokens),
             "transformers": lambda: theirs(model, prompt, tokens),
@@ -82,12 +82,13 @@ def reference_of(name: str) -> PreTrainedModel:
     return reference.load(ROOT / "data" / name, DTYPES[name])
 
 
-def prompt_of(name: str) -> list[int]:
+def prompt_of(llm: LLM) -> list[int]:
     """64 token ids: of the shared prompts for Qwen3's vocabulary, of their own domain for shipped models."""
-    shared = "prompts.jsonl" if name.startswith("random:") else "prompts_tiny.jsonl"
-    lines = [json.loads(line) for line in (ROOT / "data" / shared).read_text(encoding="utf-8").splitlines()]
-    found = next(line["token_ids"] for line in lines if len(line.get("token_ids", ())) >= PROMPT_TOKENS)
-    return found[:PROMPT_TOKENS]
+    if llm.tokenizer is None:
+        prompts = [line["token_ids"] for line in read_lines("prompts.jsonl")]
+    else:
+        prompts = [llm.tokenizer.encode(line["turns"][0]) for line in read_lines("prompts_tiny.jsonl")]
+    return next(ids for ids in prompts if len(ids) >= PROMPT_TOKENS)[:PROMPT_TOKENS]
 
 
 def row(program: str, run: tuple[list[int], float, float]) -> dict:

@@ -8,10 +8,8 @@ Exit status 1 if a figure misses its goal. Cut short, the same command continues
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Callable
-from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -21,6 +19,7 @@ from transformers.utils import logging
 from experiments import bf16_margin, grid_parity, reference, skill_accuracy
 from experiments.greedy import compare
 from experiments.machine import ROOT
+from experiments.prompt_files import read_lines
 from experiments.results import FOLDER, Results, check, report
 from minillm import LLM, SamplingParams
 from tests import grid
@@ -29,7 +28,6 @@ from training.skills import SKILLS, held_out
 TINY = ROOT / "data" / "tiny"
 FULL = {"skill_prompts": 300, "tiny_prompts": 20, "tiny_tokens": 256, "configurations": grid.COUNT}
 QUICK = {"skill_prompts": 25, "tiny_prompts": 5, "tiny_tokens": 64, "configurations": 8}
-BF16_MODELS = ["random:Qwen3-1.7B", "random:Qwen3-8B"]
 BF16_MODELS = ["random:Qwen3-1.7B", "random:Qwen3-8B"]
 CHUNK = 25  # prompts a row: what a run cut short loses at most
 
@@ -42,10 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     counts = QUICK if options.quick else FULL
     if "bf16" in options.parts:
         counts = {**counts, "models": options.models, "prompts": options.prompts, "tokens": options.tokens}
-    settings = {"parts": options.parts, "device": options.device, **counts}
+    settings = {"parts": options.parts, "device": options.device, "threads": options.threads, **counts}
     results = Results("parity", options.machine, options.out, settings, options.resume)
+    torch.set_num_threads(options.threads)
     checks = [figure for part in options.parts for figure in PARTS[part](results, settings)]
-    return report(results.finish(checks), checks)
+    return report(results.finish(checks), checks, short=options.quick)
 
 
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
@@ -57,6 +56,8 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", default=BF16_MODELS, help="of bf16")
     parser.add_argument("--prompts", type=int, default=20, help="of bf16")
     parser.add_argument("--tokens", type=int, default=64, help="new tokens of each prompt of bf16")
+    # One, because the threads of small products wait for each other, on a busy machine for minutes.
+    parser.add_argument("--threads", type=int, default=1, help="on the CPU; default: 1")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--machine", help="name in the file name; default: the GPU's, or cpu and its cores")
     parser.add_argument("--out", help="folder of the result; default: data/results")
@@ -101,10 +102,8 @@ def tiny(results: Results, settings: dict) -> list[dict]:
 def grid_part(results: Results, settings: dict) -> list[dict]:
     """Every configuration of the grid in float32."""
     count = settings["configurations"]
-    with one_thread():
-        for case in grid.cases(count):
-            measure = lambda case=case: grid_parity.measure(case, settings["device"])  # noqa: E731
-            _row(results, f"grid/{case.name}", measure)
+    for case in grid.cases(count):
+        _row(results, f"grid/{case.name}", lambda case=case: grid_parity.measure(case, settings["device"]))
     return grid_parity.checks(results.rows("grid/"), min(count, 40))
 
 
@@ -132,18 +131,14 @@ PARTS: dict[str, Callable] = {"skills": skills, "tiny": tiny, "grid": grid_part,
 
 def shared_prompts(count: int) -> list[list[int]]:
     """Token ids of the first prompts that every engine is given, by Qwen3's own tokenizer."""
-    return [row["token_ids"] for row in _lines("prompts.jsonl")[:count]]
+    return [row["token_ids"] for row in read_lines("prompts.jsonl")[:count]]
 
 
 def tiny_prompts(llm: LLM, count: int) -> list[list[int]]:
-    """Token ids of the first prompts of the shipped models' own domain."""
-    rows = _lines("prompts_tiny.jsonl")[:count]
-    return [row.get("token_ids") or llm.tokenizer.encode(row["turns"][0]) for row in rows]
-
-
-def _lines(name: str) -> list[dict]:
-    text = (ROOT / "data" / name).read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    """Token ids of `count` prompts of the shipped models' own domain."""
+    rows = read_lines("prompts_tiny.jsonl")
+    spread = [rows[index * len(rows) // count] for index in range(count)]  # some of each category
+    return [llm.tokenizer.encode(row["turns"][0]) for row in spread]
 
 
 @cache
@@ -172,17 +167,6 @@ def _row(results: Results, key: str, measure: Callable[[], dict]) -> None:
     results.row(key, measure)
     if sys.stderr.isatty():
         print(f"\r\033[K{key}", end="", file=sys.stderr, flush=True)
-
-
-@contextmanager
-def one_thread():
-    """Tiny products on several threads spend their time waiting for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 if __name__ == "__main__":

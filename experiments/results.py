@@ -106,9 +106,12 @@ def table(checks: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def report(path: Path, checks: list[dict]) -> int:
-    """Print the table and where the file is; returns the exit status, 1 if a goal is missed."""
-    print(table(checks))
+def report(path: Path, checks: list[dict], short: bool = False) -> int:
+    """Print the table, `short`: of figures with a goal, and where the file is; returns the exit status.
+
+    The status is 1 if a goal is missed, else 0.
+    """
+    print(table([c for c in checks if not short or c["goal"] is not None]))
     print(f"written to {path.relative_to(machine.ROOT) if path.is_relative_to(machine.ROOT) else path}")
     return 0 if all_met(checks) else 1
 

@@ -73,6 +73,14 @@ def test_finished_file_holds_rows_and_checks(tmp_path, capsys):
     assert list(tmp_path.iterdir()) == [tmp_path / "toy__box.json"]
 
 
+def test_short_report_leaves_out_what_has_no_goal(tmp_path, capsys):
+    checks = [check("speed", 2.0, 1.0), check("count", 7)]
+    assert report(tmp_path / "x.json", checks, short=True) == 0
+    shown = capsys.readouterr().out
+    assert "speed" in shown
+    assert "count" not in shown
+
+
 def cut_short(folder, settings):
     """A run that measured "a" and then died in "b"."""
     results = Results("toy", "box", folder, settings)

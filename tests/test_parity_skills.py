@@ -1,0 +1,76 @@
+"""The skill experiment on a few prompts of the shipped model, and that wrong answers count as wrong."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from experiments import parity, reference, skill_accuracy
+from minillm import LLM
+from training.skills import held_out
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """Our engine, the reference and its tokenizer."""
+    with LLM("tiny", device="cpu", dtype="float32") as llm:
+        yield llm, reference.load(parity.TINY), AutoTokenizer.from_pretrained(parity.TINY)
+
+
+@dataclass
+class Sample:
+    prompt: str
+    answer: str
+
+
+@pytest.mark.parametrize("skill", ["arithmetic", "json"])
+def test_answers_are_right_and_the_same(programs, skill):
+    row = skill_accuracy.measure(*programs, held_out(skill, 6))
+    assert (row["prompts"], row["same"]) == (6, 6)
+    assert row["right"] == row["right_reference"] >= 5
+
+
+def test_wrong_answers_are_counted_and_listed(programs):
+    right, other = held_out("arithmetic", 2)
+    row = skill_accuracy.measure(*programs, [right, Sample(other.prompt, "no number")])
+    assert (row["right"], row["right_reference"], row["same"]) == (1, 1, 2)
+    assert row["wrong"] == [("no number", other.answer, other.answer)]
+
+
+def test_answer_that_does_not_end_is_not_right(programs):
+    sample = held_out("arithmetic", 1)
+    assert skill_accuracy.our_answers(programs[0], sample, 8) == [sample[0].answer]
+    assert skill_accuracy.our_answers(programs[0], sample, 1) == [None]
+    model, tokenizer = programs[1:]
+    eos = programs[0].config.eos_token_ids
+    assert skill_accuracy.reference_answers(model, tokenizer, sample, 8, eos) == [sample[0].answer]
+    assert skill_accuracy.reference_answers(model, tokenizer, sample, 1, eos) == [None]
+
+
+def test_damaged_engine_is_told_from_the_reference(programs):
+    _, model, tokenizer = programs
+    with LLM("tiny", device="cpu", dtype="float32") as damaged:
+        with torch.inference_mode():
+            damaged.model.get_parameter("model.layers.3.self_attn.o_proj.weight").zero_()
+        row = skill_accuracy.measure(damaged, model, tokenizer, held_out("json", 4))
+    assert row["right"] < row["right_reference"] == 4
+    checks = {c["name"]: c["met"] for c in skill_accuracy.checks("json", [row])}
+    assert checks["tiny json: whole answer right"] is False
+    assert checks["tiny json: … through transformers"] is True
+
+
+def test_short_run_of_every_part_meets_its_goals(tmp_path, monkeypatch, capsys):
+    small = {"skill_prompts": 1, "tiny_prompts": 1, "tiny_tokens": 8, "configurations": 1}
+    monkeypatch.setattr(parity, "QUICK", small)
+    held = lambda skill, count: held_out("arithmetic" if skill == "recall" else skill, count)  # noqa: E731
+    monkeypatch.setattr(parity, "held_out", held)  # a recall prompt alone takes seconds
+    assert parity.main(["--quick", "--device", "cpu", "--machine", "box", "--out", str(tmp_path)]) == 0
+    stored = json.loads((tmp_path / "parity__box.json").read_text())
+    assert [row["key"] for row in stored["rows"]] == [
+        *(f"skills/{skill}/000" for skill in parity.SKILLS),
+        "tiny/00",
+        "grid/00",
+    ]
+    assert "grid: largest logit error" in capsys.readouterr().out
