@@ -34,11 +34,12 @@ class Attention(Module):
     def bind(self) -> None:
         """Look at where the weights lie; to be called again when they have moved."""
         self.projections = (self.q_proj, self.k_proj, self.v_proj)
+        self.counts = [projection.out_features // self.head_dim for projection in self.projections]
         self.stacked = side_by_side(*self.projections)
 
     def forward(self, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation) -> torch.Tensor:
         """`hidden` [B, T, hidden] → the same shape; appends T keys and values to `cache`."""
-        q, k, v = (self.heads(x) for x in project(hidden, self.projections, self.stacked))
+        q, k, v = self.heads(project(hidden, self.projections, self.stacked)).split(self.counts, 1)
         q, k = rotation.apply(self.q_norm(q)), rotation.apply(self.k_norm(k))
         k, v = cache.append(k, v)  # [B, K, S, D]
         mixed = attend(q, k, v, cache.mask)

@@ -1,13 +1,10 @@
-"""The matrix product of every projection, and a faster way for one row on the CPU."""
-
-import time
-from functools import cache
+"""The matrix product of every projection; several projections of one input as one product."""
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-ROW_LIMIT = 4 << 20  # bytes of weight up to which the product row · weight may be written out
+CACHED_BYTES = 2 << 20  # of a weight whose products with a row stay in the caches of two cores
 
 
 class Linear(nn.Linear):
@@ -30,42 +27,34 @@ def side_by_side(*projections: Linear) -> torch.Tensor | None:
     return first.as_strided((rows, first.shape[1]), first.stride())
 
 
-def project(
-    x: torch.Tensor, projections: tuple[Linear, ...], stacked: torch.Tensor | None
-) -> tuple[torch.Tensor, ...]:
-    """`x` through each projection, by one product where `stacked` (from `side_by_side`) is given."""
+def project(x: torch.Tensor, projections: tuple[Linear, ...], stacked: torch.Tensor | None) -> torch.Tensor:
+    """`x` through each projection, results side by side, [..., sum of out].
+
+    One product where `stacked` (from `side_by_side`) is given.
+    """
     if stacked is None:
-        return tuple(projection(x) for projection in projections)
-    return linear(x, stacked).split([projection.out_features for projection in projections], -1)
+        return torch.cat([projection(x) for projection in projections], -1)
+    return linear(x, stacked)
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """x · weightᵀ + bias; [..., in] → [..., out]."""
-    one_row = x.numel() == weight.shape[1]
-    if one_row and x.dtype == torch.float32 and x.is_cpu and weight.nbytes <= ROW_LIMIT and vecdot_wins():
-        out = torch.linalg.vecdot(weight, x.view(-1)).view(*x.shape[:-1], -1)
+    if x.is_cpu and x.dtype == torch.float32 and x.numel() == weight.shape[1]:
+        out = one_row(x.reshape(-1), weight).view(*x.shape[:-1], -1)
         return out if bias is None else out + bias
     return F.linear(x, weight, bias)
 
 
-@cache
-def vecdot_wins() -> bool:
-    """Whether multiply-and-sum beats the BLAS for one float32 row here; measured once a process.
+def one_row(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """`weight` [out, in] · `x` [in] in float32 on the CPU.
 
-    MKL's matrix-vector product reads 8 GB/s on AMD's Zen 4 with two threads, where a plain reduction reads
-    18; on other processors the BLAS is the faster one. Asked once, so that one process computes one way.
+    PyTorch leaves this product to the BLAS's matrix-vector routine, which uses one thread. Two ways that
+    use all of them: multiply and sum while the products fit a cache; else a batch of parts of the weight.
     """
-    weights = torch.ones(32, 512, 256)  # 16 MiB: more than a core's own cache
-    row = torch.ones(256)
-    return _seconds(torch.linalg.vecdot, weights, row) < 0.8 * _seconds(torch.mv, weights, row)
-
-
-def _seconds(product, weights: torch.Tensor, row: torch.Tensor) -> float:
-    """The best of five passes over all weights."""
-    times = []
-    for _ in range(6):
-        begin = time.perf_counter()
-        for weight in weights:
-            product(weight, row)
-        times.append(time.perf_counter() - begin)
-    return min(times[1:])
+    threads = torch.get_num_threads()
+    if weight.nbytes <= CACHED_BYTES:
+        return (weight * x).sum(-1)
+    if threads == 1 or len(weight) % threads:
+        return torch.mv(weight, x)
+    parts = weight.view(threads, -1, len(x)).mT  # [threads, in, out / threads]
+    return torch.bmm(x.expand(threads, 1, -1), parts).view(-1)

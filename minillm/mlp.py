@@ -23,5 +23,5 @@ class MLP(Module):
         self.stacked = side_by_side(*self.projections)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        gate, up = project(x, self.projections, self.stacked)
+        gate, up = project(x, self.projections, self.stacked).chunk(2, -1)
         return self.down_proj(F.silu(gate) * up)
