@@ -41,14 +41,11 @@ def bytes_per_token(config: ModelConfig, bits: int = 16) -> int:
     return layer_bytes_read(config, bits) + config.vocab_size * config.hidden_size * bits // 8
 
 
-def estimate(config: ModelConfig, machine: Hardware, bits: int = 16, achieved: float = 1.0) -> Estimate:
-    """The best placement on `machine`, at `achieved` (0 to 1) of its rates: on the GPU if it fits;
-    else the faster of streaming the layers that do not fit over the link, and the CPU alone."""
+def estimate(config: ModelConfig, machine: Hardware, bits: int = 16) -> Estimate:
+    """The best placement on `machine`: on the GPU if it fits; else the faster of streaming the layers
+    that do not fit over the link, and the CPU alone."""
     choices = [_gpu(config, machine, bits), _cpu(config, machine, bits)]
-    best = max(choices, key=lambda choice: choice.tokens_per_s or 0.0)
-    if best.tokens_per_s is None:
-        return best
-    return Estimate(best.placement, best.tokens_per_s * achieved, best.resident_layers)
+    return max(choices, key=lambda choice: choice.tokens_per_s or 0.0)
 
 
 def _gpu(config: ModelConfig, machine: Hardware, bits: int) -> Estimate:

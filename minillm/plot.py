@@ -27,6 +27,9 @@ COLOURS = {
 }
 HATCHES = {"copy": "//", "wait": "..", "cpu": "\\\\", "naive": "xx", "vllm": "--"}
 
+# A line that crosses the figure must not cross out a number.
+_BEHIND_NUMBERS = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8}
+
 _RC = {
     "figure.figsize": (8.0, 3.6),
     "figure.dpi": 110,
@@ -70,8 +73,8 @@ def bars(axes: Axes, names: list[str], values: list[float], kinds: list[str], te
     for bar, kind in zip(drawn, kinds, strict=True):
         bar.set_hatch(HATCHES.get(kind, ""))
     labels = axes.bar_label(drawn, labels=text, padding=4, color=INK)
-    for label in labels:  # a line that crosses the figure must not cross out a number
-        label.set_bbox({"facecolor": PAPER, "edgecolor": "none", "pad": 0.8})
+    for label in labels:
+        label.set_bbox(_BEHIND_NUMBERS)
     _name_rows(axes, names)
 
 
@@ -84,14 +87,8 @@ def pairs(
     for values, kind, marker in ((left, kinds[0], "o"), (right, kinds[1], "D")):
         axes.scatter(values, rows, s=70, marker=marker, color=COLOURS[kind], zorder=2)
         for row, value in zip(rows, values, strict=True):
-            axes.annotate(
-                short(value),
-                (value, row),
-                xytext=(0, 7),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8.5,
-            )
+            axes.annotate(short(value), (value, row), xytext=(0, 8), textcoords="offset points", ha="center",
+                          fontsize=8.5, bbox=_BEHIND_NUMBERS)  # fmt: skip
     _name_rows(axes, names)
 
 

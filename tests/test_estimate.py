@@ -63,7 +63,6 @@ def test_all_on_the_gpu():
     answer = estimate(QWEN3_8B, roomy)
     assert (answer.placement, answer.resident_layers) == ("GPU", 36)
     assert answer.tokens_per_s == pytest.approx(400e9 / bytes_per_token(QWEN3_8B))
-    assert estimate(QWEN3_8B, roomy, achieved=0.8).tokens_per_s == pytest.approx(0.8 * answer.tokens_per_s)
 
 
 def test_the_rest_over_the_link():
