@@ -1,0 +1,97 @@
+"""Writes the numbers and the figure of README.md: predictions from published bandwidth, the course map.
+
+    python -m experiments.readme
+
+Each block stands between two comment lines; a test fails when a block is not what this module would write.
+"""
+
+import json
+import re
+
+from experiments.machine import ROOT
+from minillm.estimate import estimate
+from minillm.hardware import PUBLISHED
+from minillm.plot import short
+from minillm.presets import PRESETS
+
+README = ROOT / "README.md"
+FIGURE = ROOT / "data" / "figures" / "predicted_8b.png"
+MODELS = ("Qwen3-1.7B", "Qwen3-4B", "Qwen3-8B", "Qwen3-14B")
+NOTES = {"GPU": "", "GPU + link": " ¹", "CPU": " ²"}
+
+
+def predicted_table() -> str:
+    """Tokens a second that bandwidth allows: a row for each machine, a column for each model at 16 bits."""
+    head = ["machine", "memory", "link", *MODELS, "Qwen3-8B in 4 bits ³"]
+    rows = [head, ["---"] * len(head)]
+    for card in PUBLISHED.values():
+        rate = card.gpu_gb_s or card.host_gb_s
+        link = f"{card.link_gb_s:g} GB/s" if card.link_gb_s else "–"
+        speeds = [_cell(model, card, 16) for model in MODELS] + [_cell("Qwen3-8B", card, 4)]
+        rows.append([card.name, f"{rate:,g} GB/s", link, *speeds])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _cell(model: str, card, bits: int) -> str:
+    answer = estimate(PRESETS[model], card, bits)
+    if answer.tokens_per_s is None:
+        return "–"
+    return short(answer.tokens_per_s) + (NOTES[answer.placement] if card.link_gb_s else "")
+
+
+def course_table() -> str:
+    """The notebooks of data/course.json; those that exist are links."""
+    rows = ["| | question | you build |", "| --- | --- | --- |"]
+    for row in json.loads((ROOT / "data" / "course.json").read_text(encoding="utf-8")):
+        found = sorted(ROOT.glob(f"notebooks/{row['number']}_*.ipynb"))
+        number = f"[{row['number']}](notebooks/{found[0].name})" if found else row["number"]
+        rows.append(f"| {number} | {row['question']} | {row['build']} |")
+    return "\n".join(rows)
+
+
+BLOCKS = {"predicted": predicted_table, "course": course_table}
+
+
+def with_blocks(text: str) -> str:
+    """`text` with every block rewritten; ValueError when a marker is missing."""
+    for name, write in BLOCKS.items():
+        pattern = re.compile(rf"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", re.DOTALL)
+        block = write() + "\n"
+        text, count = pattern.subn(lambda found, block=block: found[1] + block + found[2], text)
+        if count != 1:
+            raise ValueError(f"README.md has {count} blocks named {name!r}: it must have one")
+    return text
+
+
+def figure_values() -> dict[str, list[float]]:
+    """Qwen3-8B on each machine: tokens a second at 16 and at 4 bits."""
+    speeds = {}
+    for card in PUBLISHED.values():
+        answers = [estimate(PRESETS["Qwen3-8B"], card, bits).tokens_per_s for bits in (16, 4)]
+        speeds[card.name] = [round(speed, 2) for speed in answers]
+    return speeds
+
+
+def draw() -> None:
+    """The figure of the first screen; its numbers are stored in the file, for the test."""
+    from matplotlib import pyplot as plt
+
+    from minillm import plot
+
+    plot.use()
+    values = figure_values()
+    figure, axes = plt.subplots(figsize=(8, 2.9))
+    left, right = zip(*values.values(), strict=True)
+    plot.pairs(axes, list(values), left, right, kinds=("copy", "compute"))
+    plot.limit(axes, 7, "you read this fast")
+    plot.decades(axes, 1, 1000)
+    axes.set_xlabel("tokens a second that bandwidth allows (predicted)")
+    plot.message(figure, "Qwen3-8B: what does not fit crawls, what fits flies")
+    plot.key(figure, {"copy": "16 bits", "compute": "4 bits"})
+    FIGURE.parent.mkdir(exist_ok=True)
+    figure.savefig(FIGURE, dpi=110, metadata={"Description": json.dumps(values), "Software": None})
+
+
+if __name__ == "__main__":
+    README.write_text(with_blocks(README.read_text(encoding="utf-8")), encoding="utf-8")
+    draw()
