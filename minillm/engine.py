@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import torch
 
+from minillm import device as devices
+from minillm import memory
 from minillm.cache import KVCache
 from minillm.model import Qwen3
 from minillm.sequence import Sequence
@@ -25,8 +27,21 @@ class Engine:
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
         """Yield a request each time it got a token, until all have ended."""
-        for begin in range(0, len(sequences), MAX_GROUP):
-            yield from self._run_group(sequences[begin : begin + MAX_GROUP])
+        size = self._group_size(sequences)
+        for begin in range(0, len(sequences), size):
+            yield from self._run_group(sequences[begin : begin + size])
+
+    def _group_size(self, sequences: list[Sequence]) -> int:
+        """As many requests as three quarters of the free memory hold caches for; RunError if not one fits.
+
+        Asked beforehand: Linux grants memory that it does not have and kills the process that uses it.
+        """
+        tokens = max(sequence.capacity for sequence in sequences)
+        needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * tokens
+        free = devices.free_bytes(self.device)
+        what = f"the KV cache of {tokens} tokens on {self.device}"
+        memory.check_fits(needed, free, what, "lower max_tokens or shorten the prompt")
+        return MAX_GROUP if free is None else max(1, min(MAX_GROUP, free * 3 // 4 // needed))
 
     def _run_group(self, group: list[Sequence]) -> Iterator[Sequence]:
         cache = self._allocate(group)

@@ -10,10 +10,9 @@ import torch
 from torch.nn import Module, Parameter
 
 from minillm.attention import Attention
-from minillm.layer import PARTS, DecoderLayer
+from minillm.geometry import ALIGNMENT, PARTS
+from minillm.layer import DecoderLayer
 from minillm.mlp import MLP
-
-ALIGNMENT = 256  # bytes
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from minillm.config import ModelConfig
 
+PARTS = ("attention", "mlp")  # a decoder layer's two residual blocks, in forward order
+ALIGNMENT = 256  # bytes at a multiple of which each parameter starts in its layer's flat buffer
+
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -16,7 +19,7 @@ def parameter_shapes(config: "ModelConfig") -> Shapes:
     embedding = (config.vocab_size, config.hidden_size)
     shapes: Shapes = {"model.embed_tokens.weight": embedding}
     for index in range(config.num_hidden_layers):
-        for part in ("attention", "mlp"):
+        for part in PARTS:
             prefix = f"model.layers.{index}."
             shapes |= {prefix + name: shape for name, shape in block_shapes(config, index, part).items()}
     shapes["model.norm.weight"] = (config.hidden_size,)

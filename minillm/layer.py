@@ -13,8 +13,6 @@ from minillm.moe import MoE
 from minillm.norm import RMSNorm
 from minillm.rope import Rotation
 
-PARTS = ("attention", "mlp")
-
 
 class DecoderLayer(Module):
     """Module names are Hugging Face's, so that a checkpoint key is an attribute path.

@@ -7,7 +7,8 @@ from typing import Protocol
 from torch.nn import ModuleList
 
 from minillm.config import ModelConfig
-from minillm.layer import PARTS, DecoderLayer
+from minillm.geometry import PARTS
+from minillm.layer import DecoderLayer
 
 
 class LayerStore(Protocol):

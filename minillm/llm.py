@@ -10,7 +10,7 @@ import torch
 from minillm import device as devices
 from minillm import memory
 from minillm.cache import KVCache
-from minillm.engine import MAX_GROUP, Engine
+from minillm.engine import Engine
 from minillm.errors import InputError, RunError
 from minillm.model_source import find_model
 from minillm.options import check_options
@@ -106,7 +106,7 @@ class LLM:
         self._check_open()
         token_ids = read_prompts(prompts, self.tokenizer, self.config.vocab_size, self.max_model_len)
         each = _params_for(params, len(token_ids))
-        sequences = [
+        return [
             Sequence(
                 ids,
                 request,
@@ -117,8 +117,6 @@ class LLM:
             )
             for index, (ids, request) in enumerate(zip(token_ids, each, strict=True))
         ]
-        self._check_cache(len(sequences), max(sequence.capacity for sequence in sequences))
-        return sequences
 
     def _outputs(self, sequences: list[Sequence]) -> list[RequestOutput]:
         peak = devices.peak_memory_bytes(self.device)
@@ -173,15 +171,6 @@ class LLM:
         needed = memory.plan(self.config, self.dtype.itemsize, self.max_model_len).weights
         free = devices.free_bytes(self.device)
         memory.check_fits(needed, free, f"{self.name} on {self.device}", "choose a smaller model or dtype")
-
-    def _check_cache(self, count: int, tokens: int) -> None:
-        # Asked before: Linux grants memory that it does not have and kills the process that uses it.
-        count = min(count, MAX_GROUP)
-        needed = memory.kv_bytes_per_token(self.config, self.dtype.itemsize) * count * tokens
-        what = f"the KV cache of {count} × {tokens} tokens on {self.device}"
-        memory.check_fits(
-            needed, devices.free_bytes(self.device), what, "lower max_tokens, or fewer prompts at once"
-        )
 
 
 def _model_len(asked: int | None, context: int) -> int:

@@ -11,13 +11,10 @@ from pathlib import Path
 
 from minillm.config import ModelConfig
 from minillm.errors import RunError
-from minillm.geometry import block_shapes
+from minillm.geometry import ALIGNMENT, block_shapes
 from minillm.units import gib
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-PARTS = ("attention", "mlp")
-# Every parameter of a layer starts at a multiple of this in the layer's flat buffer.
-ALIGNMENT = 256
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,3 +201,23 @@ def test_two_engines_do_not_share_anything(make_checkpoint):
         assert a != b
         assert first.generate([1, 2, 3], params)[0].token_ids == a
         assert (first.tokens_fed, second.tokens_fed) == (20, 10)
+
+
+def test_groups_shrink_to_what_memory_holds_and_one_that_does_not_fit_is_refused(pair, monkeypatch):
+    llm, reference = pair
+    sizes = []
+    real = engine.Engine._run_group
+    monkeypatch.setattr(engine.Engine, "_run_group", lambda self, g: sizes.append(len(g)) or real(self, g))
+    one = (
+        2 * 3 * 2 * 16 * 4 * 64
+    )  # keys and values × layers × KV heads × head_dim × float32 × 60 + 5 − 1 tokens
+    params = SamplingParams(max_tokens=5)
+    for free, expected in ((100 * one, [5]), (3 * one, [2, 2, 1]), (one, [1] * 5)):
+        sizes.clear()
+        monkeypatch.setattr(engine.devices, "free_bytes", lambda device, free=free: free)
+        outs = llm.generate(PROMPTS, params)
+        assert [out.token_ids for out in outs] == [greedy(reference, prompt, 5) for prompt in PROMPTS]
+        assert sizes == expected
+    monkeypatch.setattr(engine.devices, "free_bytes", lambda device: one - 1)
+    with pytest.raises(RunError, match="KV cache of 64 tokens on cpu needs .* lower max_tokens"):
+        llm.generate(PROMPTS, params)

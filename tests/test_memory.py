@@ -5,7 +5,7 @@ from math import prod
 
 import pytest
 
-from minillm import memory, presets
+from minillm import geometry, memory, presets
 from minillm.errors import RunError
 
 
@@ -42,7 +42,7 @@ def test_blocks_are_as_large_as_the_engines_buffers(make_checkpoint, experts):
         layers = Qwen3(config).model.layers
     for index in range(config.num_hidden_layers):
         ranges = layout_of(layers[index], torch.bfloat16).ranges
-        for part in memory.PARTS:
+        for part in geometry.PARTS:
             begin, end = ranges[part]
             assert memory.block_bytes(config, index, part, dtype_bytes=2) == end - begin
 
