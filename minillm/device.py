@@ -30,9 +30,13 @@ def pick(name: str) -> torch.device:
 def free_bytes(device: torch.device) -> int | None:
     """Memory that can still be taken on the device; None where nothing can be asked."""
     if device.type == "cuda":
+        allocated = torch.cuda.memory_allocated(device)
+        free, total = torch.cuda.mem_get_info(device)
         # PyTorch keeps what tensors gave back, and the driver counts it as taken.
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return torch.cuda.mem_get_info(device)[0] + kept
+        kept = torch.cuda.memory_reserved(device) - allocated
+        # The driver knows nothing of `set_per_process_memory_fraction`.
+        allowed = int(torch.cuda.get_per_process_memory_fraction(device) * total)
+        return max(0, min(free + kept, allowed - allocated))
     return memory.available_bytes()
 
 
