@@ -80,9 +80,10 @@ def test_running_out_of_memory_is_one_line_and_the_next_run_works(small_card):
 
 
 def test_a_capped_process_knows_its_cap(small_card):
-    with LLM("tiny", device="cuda") as llm, pytest.raises(RunError, match="KV cache of 4096 tokens on cuda"):
+    with LLM("tiny", device="cuda") as llm:
         llm.model.config = replace(llm.config, num_hidden_layers=800)
-        llm.generate([5] * 4000, SamplingParams(max_tokens=97))
+        with pytest.raises(RunError, match="KV cache of 4096 tokens on cuda"):
+            llm.generate([5] * 4000, SamplingParams(max_tokens=97))
 
 
 def test_a_model_larger_than_the_card_is_refused_before_it_is_made():
