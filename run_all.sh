@@ -35,14 +35,15 @@ suitable() {    # a Python of a tested version that can make environments
 }
 
 find_python() {
-    local candidate
-    for candidate in ${PYTHON:-python3 python3.13 python3.12 python3.11 python}; do
+    local candidate candidates=(python3 python3.13 python3.12 python3.11 python)
+    if [ -n "${PYTHON:-}" ]; then candidates=("$PYTHON"); fi
+    for candidate in "${candidates[@]}"; do
         if suitable "$candidate"; then
             echo "$candidate"
             return
         fi
     done
-    fail 1 "needs Python 3.11, 3.12 or 3.13 with its venv module, found none as ${PYTHON:-python3, python3.13, python3.12, python3.11 or python}; install one (Debian, Ubuntu: python3 and python3-venv), or name it: PYTHON=/path/to/python3.12 ./run_all.sh"
+    fail 1 "needs Python 3.11, 3.12 or 3.13 with its venv module, and found none as: ${candidates[*]}; install one (Debian, Ubuntu: python3 and python3-venv), or name it: PYTHON=/path/to/python3.12 ./run_all.sh"
 }
 
 # pip is silent without a terminal; on one, a single line shows its latest step.
@@ -112,13 +113,13 @@ get_chromium() {
 SUMMARY=()
 FAILED=0
 
-record() {    # record NAME STATUS SECONDS
+record() {    # record NAME STATUS SECONDS [NOTE]
     local result=ok
     if [ "$2" != 0 ]; then
         result=FAILED
         FAILED=1
     fi
-    SUMMARY+=("$(printf '%-36s %-8s %6d' "$1" "$result" "$3")")
+    SUMMARY+=("$(printf '%-36s %-8s %6d   %s' "$1" "$result" "$3" "${4:-}")")
 }
 
 step() {    # step NAME COMMAND...: output is shown
@@ -165,9 +166,18 @@ run_notebooks() {
     if [ "$chosen" = 0 ]; then fail 2 "no notebook starts with: $*"; fi
 }
 
+run_parity() {
+    local status=0 began=$SECONDS log=$LOGS/parity.log met total
+    echo "== parity, quick"
+    "$PY" -m experiments.parity --quick | tee "$log" || status=$?
+    met=$(grep -c ' yes$' "$log" || true)
+    total=$((met + $(grep -c ' no$' "$log" || true)))
+    record "parity with transformers, quick" "$status" $((SECONDS - began)) "$met of $total checks met"
+}
+
 main_job() {
     run_notebooks "$@"
-    step "parity, quick" "$PY" -m experiments.parity --quick
+    run_parity
     echo
     echo "Executed notebooks: build/notebooks/. To work through them yourself: ./run_all.sh lab"
     finish

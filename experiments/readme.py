@@ -86,7 +86,7 @@ def draw() -> None:
     plot.limit(axes, 7, "you read this fast")
     plot.decades(axes, 1, 1000)
     axes.set_xlabel("tokens a second that bandwidth allows (predicted)")
-    plot.message(figure, "Qwen3-8B: what does not fit crawls, what fits flies")
+    plot.message(figure, "Qwen3-8B: slow where it does not fit, fast where it does")
     plot.key(figure, {"copy": "16 bits", "compute": "4 bits"})
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, dpi=110, metadata={"Description": json.dumps(values), "Software": None})
