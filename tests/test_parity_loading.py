@@ -1,5 +1,7 @@
 """The loading experiment: its checkpoint is whole, its probe sees what is taken and let go."""
 
+import gc
+
 import pytest
 import torch
 
@@ -47,6 +49,13 @@ def test_each_way_loads_the_same_weights(checkpoint, way):
         assert torch.equal(loaded[key], expected.model.get_parameter("model.layers.2.mlp.up_proj.weight"))
 
 
+@pytest.fixture
+def nothing_to_free():
+    """Models of earlier tests that are freed during a measurement would hide what it takes."""
+    gc.collect()
+
+
+@pytest.mark.usefixtures("nothing_to_free")
 def test_peak_sees_memory_that_was_let_go():
     with load_probe.MemoryPeak() as memory:
         block = torch.ones(BLOCK, dtype=torch.uint8)
