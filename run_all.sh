@@ -119,7 +119,7 @@ record() {    # record NAME STATUS SECONDS [NOTE]
         result=FAILED
         FAILED=1
     fi
-    SUMMARY+=("$(printf '%-36s %-8s %6d   %s' "$1" "$result" "$3" "${4:-}")")
+    SUMMARY+=("$(printf '%-36s %-8s %6d' "$1" "$result" "$3")${4:+   $4}")
 }
 
 step() {    # step NAME COMMAND...: output is shown
@@ -171,7 +171,7 @@ run_parity() {
     echo "== parity, quick"
     "$PY" -m experiments.parity --quick | tee "$log" || status=$?
     met=$(grep -c ' yes$' "$log" || true)
-    total=$((met + $(grep -c ' no$' "$log" || true)))
+    total=$((met + $(grep -c ' NO$' "$log" || true)))
     record "parity with transformers, quick" "$status" $((SECONDS - began)) "$met of $total checks met"
 }
 
@@ -187,7 +187,7 @@ run_tests() {
     get_chromium
     step "ruff check" "$PY" -m ruff check .
     step "ruff format" "$PY" -m ruff format --check .
-    step "pytest" "$PY" -m pytest -q -m "not browser" tests
+    step "pytest" "$PY" -m pytest -q -rs -m "not browser" tests
     step "notebooks (nbval)" "$PY" -m pytest -q --nbval --nbval-sanitize-with tests/sanitize.cfg \
         --nbval-cell-timeout 300 notebooks
     step "browser" "$PY" -m pytest -q -rs -m browser tests/test_browser.py
