@@ -42,7 +42,7 @@ class Attention(Module):
         q, k, v = self.heads(project(hidden, self.projections, self.stacked)).split(self.counts, 1)
         q, k = rotation.apply(self.q_norm(q)), rotation.apply(self.k_norm(k))
         k, v = cache.append(k, v)  # [B, K, S, D]
-        mixed = attend(q, k, v, cache.mask)
+        mixed = attend(q, k, v, cache.current.mask)
         return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
     def heads(self, x: torch.Tensor) -> torch.Tensor:
@@ -61,4 +61,4 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
         )
     # One token: the H/K query heads of a group become rows of one product, so that no key is repeated.
     grouped = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # [B, K, H/K, D]
-    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).view_as(q)
+    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape)

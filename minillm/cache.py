@@ -4,12 +4,25 @@ The cache owns its lengths. The caller says where it believes each sequence stan
 is an error: two owners of a position that drift apart give fluent nonsense, not a crash.
 """
 
+from dataclasses import dataclass
+
 import torch
 
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 
 Storage = tuple[torch.Tensor, torch.Tensor]  # keys and values, each [layers, B, K, capacity, D]
+
+
+@dataclass
+class Pass:
+    """The pass under way, the same for every layer."""
+
+    positions: torch.Tensor  # [B, T], on the device
+    begin: int = 0  # first new slot of the shortest sequence
+    end: int = 0  # one past the last new slot of the longest
+    uniform: bool = True  # all sequences are equally long
+    mask: torch.Tensor | None = None  # [B, 1, T, S], True where a new token may look; None: nothing to hide
 
 
 class KVCache:
@@ -21,12 +34,9 @@ class KVCache:
     def __init__(self, storage: Storage, lengths: torch.Tensor):
         self.keys, self.values = storage
         self.lengths = lengths  # [B] int64 on the host, shared with views made by `rows`
-        self.layers = [LayerCache(self, k, v) for k, v in zip(*storage, strict=True)]
-        # The pass under way:
-        self.begins, self.ends = 0, 0  # first new slot of the shortest sequence, end of the longest
-        self.uniform = True  # all sequences of one length
-        self.positions = lengths.new_zeros(len(lengths), 0)  # [B, T], on the device
-        self.mask: torch.Tensor | None = None
+        self.current = Pass(lengths.new_zeros(len(lengths), 0))
+        # Layers share the pass and not this object: a cycle would keep GPU memory until Python looks for one.
+        self.layers = [LayerCache(self.current, k, v) for k, v in zip(*storage, strict=True)]
 
     @classmethod
     def allocate(
@@ -65,22 +75,17 @@ class KVCache:
             raise InputError(f"pass starts at {start} but the cache holds {self.lengths.tolist()} tokens")
         if max(start) + T > self.capacity:
             raise InputError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
-        self.begins, self.ends = min(start), max(start) + T
-        self.uniform = self.begins + T == self.ends
-        new = torch.arange(T)[None] + self.lengths[:, None]  # [B, T]
-        self.positions = new.to(self.keys.device)
-        self.mask = self._mask(T)
-
-    def _mask(self, T: int) -> torch.Tensor | None:
-        """[B, 1, T, S], True where a new token may look; None where attention needs none."""
-        if self.uniform and (T == 1 or self.begins == 0):
-            return None
-        keys = torch.arange(self.ends, device=self.positions.device)
-        return (keys <= self.positions[..., None])[:, None]
+        now, device = self.current, self.keys.device
+        now.begin, now.end = min(start), max(start) + T
+        now.uniform = now.begin + T == now.end
+        now.positions = (torch.arange(T)[None] + self.lengths[:, None]).to(device)
+        now.mask = None
+        if not now.uniform or (T > 1 and now.begin > 0):
+            now.mask = (torch.arange(now.end, device=device) <= now.positions[..., None])[:, None]
 
     def advance(self) -> None:
         """End the pass: its tokens now count."""
-        self.lengths += self.positions.shape[1]
+        self.lengths += self.current.positions.shape[1]
 
     def __getitem__(self, layer: int) -> "LayerCache":
         return self.layers[layer]
@@ -89,13 +94,8 @@ class KVCache:
 class LayerCache:
     """One layer's keys and values, [B, K, capacity, D] each."""
 
-    def __init__(self, cache: KVCache, keys: torch.Tensor, values: torch.Tensor):
-        self.cache, self.keys, self.values = cache, keys, values
-
-    @property
-    def mask(self) -> torch.Tensor | None:
-        """Of the pass under way, the same in every layer."""
-        return self.cache.mask
+    def __init__(self, current: Pass, keys: torch.Tensor, values: torch.Tensor):
+        self.current, self.keys, self.values = current, keys, values
 
     def append(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Store `k`, `v` [B, K, T, D]; return all keys and values so far, [B, K, S, D].
@@ -105,10 +105,10 @@ class LayerCache:
         return self._store(self.keys, k), self._store(self.values, v)
 
     def _store(self, stored: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-        cache = self.cache
-        if cache.uniform:
-            stored.narrow(2, cache.begins, new.shape[2]).copy_(new)
+        now = self.current
+        if now.uniform:
+            stored.narrow(2, now.begin, new.shape[2]).copy_(new)
         else:
             row = torch.arange(len(stored), device=stored.device)[:, None]
-            stored[row, :, cache.positions] = new.transpose(1, 2)  # [B, T, K, D]
-        return stored.narrow(2, 0, cache.ends)
+            stored[row, :, now.positions] = new.transpose(1, 2)  # [B, T, K, D]
+        return stored.narrow(2, 0, now.end)

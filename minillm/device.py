@@ -24,6 +24,8 @@ def pick(name: str) -> torch.device:
         raise InputError(
             f"device {name} is not here: {torch.cuda.device_count()} CUDA devices found; try cpu"
         )
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", 0)
     return device
 
 

@@ -24,7 +24,7 @@ class Decoder(Module):
     def forward(self, token_ids: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
         """`token_ids` [B, T] → hidden [B, T, hidden]; `cache` has begun the pass."""
         hidden = self.embed_tokens(token_ids)
-        rotation = rope.at(cache.positions)
+        rotation = rope.at(cache.current.positions)
         for index in range(self.config.num_hidden_layers):
             with self.layers.use(index, "attention") as block:
                 hidden = block(hidden, cache[index], rotation)

@@ -1,5 +1,8 @@
 """The KV cache: it owns its length, refuses a mismatch, and rows do not disturb each other."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -63,7 +66,7 @@ def test_unequal_rows_hold_their_own_tokens_and_mask_the_rest():
         assert torch.equal(k[row, :, :T], before[row][0, 0])
         assert torch.equal(k[row, :, T], new[0, row, :, 0])
         assert torch.equal(v[row, :, T], new[1, row, :, 0])
-        assert kv.mask[row, 0, 0].tolist() == [True] * (T + 1) + [False] * (4 - T)
+        assert kv.current.mask[row, 0, 0].tolist() == [True] * (T + 1) + [False] * (4 - T)
     assert kv.lengths.tolist() == [5, 2, 3]
 
 
@@ -71,7 +74,7 @@ def test_continuing_with_several_tokens_is_causal():
     kv = cache()
     feed(kv, [0], 3)
     kv.begin([3], 2)
-    assert kv.mask[0, 0].tolist() == [[True] * 4 + [False], [True] * 5]
+    assert kv.current.mask[0, 0].tolist() == [[True] * 4 + [False], [True] * 5]
 
 
 def test_move_copies_a_row_whole():
@@ -82,3 +85,16 @@ def test_move_copies_a_row_whole():
     assert kv.lengths.tolist() == [3, 3]
     assert torch.equal(kv.keys[1, 0, :, :3], new[0, 0])
     assert torch.equal(kv.values[1, 0, :, :3], new[1, 0])
+
+
+def test_a_cache_is_freed_with_its_last_name():
+    """Without waiting for Python to look for cycles: on a GPU the next request needs the memory now."""
+    kv = cache()
+    feed(kv, [0], 3)
+    gone = weakref.ref(kv.keys)
+    gc.disable()
+    try:
+        del kv
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -1,5 +1,8 @@
 """The engine as programs use it: batches, ends, limits, streams, closing."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -219,5 +222,18 @@ def test_groups_shrink_to_what_memory_holds_and_one_that_does_not_fit_is_refused
         assert [out.token_ids for out in outs] == [greedy(reference, prompt, 5) for prompt in PROMPTS]
         assert sizes == expected
     monkeypatch.setattr(engine.devices, "free_bytes", lambda device: one - 1)
-    with pytest.raises(RunError, match="KV cache of 64 tokens on cpu needs .* lower max_tokens"):
+    with pytest.raises(RunError, match=r"KV cache of 64 tokens on cpu needs .* lower max_tokens"):
         llm.generate(PROMPTS, params)
+
+
+def test_closing_frees_the_weights_at_once(make_checkpoint):
+    llm = LLM(make_checkpoint()[0], device="cpu")
+    llm.generate([1, 2], SamplingParams(max_tokens=3))
+    gone = [weakref.ref(parameter) for parameter in llm.model.parameters()]
+    gc.collect()
+    gc.disable()
+    try:
+        llm.close()
+        assert all(ref() is None for ref in gone)
+    finally:
+        gc.enable()
