@@ -5,6 +5,8 @@ Shapes, here and in every other file:
     H query heads   K key/value heads   D head_dim
 """
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch.nn import Module
@@ -56,9 +58,19 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
     `mask` (True: may look) broadcasts to [B, 1, T, S]; None means causal with S = T, or one new token.
     """
     if q.shape[2] > 1:
+        shared = q.shape[1] // k.shape[1]
+        if shared > 1 and q.is_cuda and not (mask is None and has_flash(q.device, q.dtype)):
+            # Only FlashAttention takes shared heads; the next best kernel would keep all T × S scores.
+            k, v = (x.repeat_interleave(shared, 1) for x in (k, v))
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
         )
     # One token: the H/K query heads of a group become rows of one product, so that no key is repeated.
     grouped = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # [B, K, H/K, D]
     return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape)
+
+
+@cache
+def has_flash(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether PyTorch's FlashAttention-2 kernel runs there: 16 bits, compute capability 8.0 or newer."""
+    return dtype.itemsize == 2 and torch.cuda.get_device_capability(device) >= (8, 0)

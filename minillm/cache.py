@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 
 from minillm.config import ModelConfig
-from minillm.errors import InputError
 
 Storage = tuple[torch.Tensor, torch.Tensor]  # keys and values, each [layers, B, K, capacity, D]
 
@@ -19,6 +18,7 @@ class Pass:
     """The pass under way, the same for every layer."""
 
     positions: torch.Tensor  # [B, T], on the device
+    rows: torch.Tensor | None = None  # [B, 1], on the device: 0 … B − 1
     begin: int = 0  # first new slot of the shortest sequence
     end: int = 0  # one past the last new slot of the longest
     uniform: bool = True  # all sequences are equally long
@@ -45,7 +45,7 @@ class KVCache:
         """Zeros, not garbage: a masked slot still meets a weight of zero, and 0 · NaN is NaN."""
         shape = (config.num_hidden_layers, batch, config.num_key_value_heads, capacity, config.head_dim)
         storage = tuple(torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
-        return cls(storage, torch.zeros(batch, dtype=torch.int64))
+        return cls(storage, torch.zeros(batch, dtype=torch.int64, device="cpu"))
 
     @property
     def batch(self) -> int:
@@ -69,16 +69,17 @@ class KVCache:
     def begin(self, start: list[int], T: int) -> None:
         """Start a pass that adds `T` tokens to each sequence, the first at `start[b]`.
 
-        Raises InputError when `start` is not where the cache stands or when T tokens do not fit.
+        Raises RuntimeError when `start` is not where the cache stands or when T tokens do not fit.
         """
         if start != self.lengths.tolist():
-            raise InputError(f"pass starts at {start} but the cache holds {self.lengths.tolist()} tokens")
+            raise RuntimeError(f"pass starts at {start} but the cache holds {self.lengths.tolist()} tokens")
         if max(start) + T > self.capacity:
-            raise InputError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
+            raise RuntimeError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
         now, device = self.current, self.keys.device
         now.begin, now.end = min(start), max(start) + T
         now.uniform = now.begin + T == now.end
-        now.positions = (torch.arange(T)[None] + self.lengths[:, None]).to(device)
+        now.positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(device)
+        now.rows = torch.arange(self.batch, device=device)[:, None]
         now.mask = None
         if not now.uniform or (T > 1 and now.begin > 0):
             now.mask = (torch.arange(now.end, device=device) <= now.positions[..., None])[:, None]
@@ -109,6 +110,5 @@ class LayerCache:
         if now.uniform:
             stored.narrow(2, now.begin, new.shape[2]).copy_(new)
         else:
-            row = torch.arange(len(stored), device=stored.device)[:, None]
-            stored[row, :, now.positions] = new.transpose(1, 2)  # [B, T, K, D]
+            stored[now.rows, :, now.positions] = new.transpose(1, 2)  # [B, T, K, D]
         return stored.narrow(2, 0, now.end)

@@ -1,7 +1,8 @@
 """Prefill and decode: requests in, tokens out, one at a time for each request.
 
 Each prompt is prefilled by itself, so that no answer depends on a neighbour's length; then all requests
-of a group take one token a step together. A request that ends leaves its cache row to another.
+of a group take one token a step together. When a request ends, the last of its group takes over its cache
+row, and the step gets narrower; nothing that waits joins before the group has ended.
 """
 
 import warnings
@@ -16,6 +17,7 @@ from minillm.model import Qwen3
 from minillm.sequence import Sequence
 
 MAX_GROUP = 32  # requests decoded together
+HEAD_ROWS = 256  # positions a time in `logits`: float32 [256, 151936] is 148 MiB
 
 
 class Engine:
@@ -27,9 +29,19 @@ class Engine:
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
         """Yield a request each time it got a token, until all have ended."""
-        size = self._group_size(sequences)
-        for begin in range(0, len(sequences), size):
-            yield from self._run_group(sequences[begin : begin + size])
+        waiting = list(sequences)
+        while waiting:
+            size = self._group_size(waiting[:MAX_GROUP])
+            yield from self._run_group(waiting[:size])
+            del waiting[:size]
+
+    @torch.inference_mode()
+    def logits(self, token_ids: list[int], out: torch.Tensor) -> None:
+        """Write the logits of every position of one prompt into `out` [T, vocab] (CPU, float32)."""
+        cache = self._allocate(1, len(token_ids))
+        hidden = self.model(self._tensor([token_ids]), cache, [0])[0]
+        for part, rows in zip(hidden.split(HEAD_ROWS), out.split(HEAD_ROWS), strict=True):
+            rows.copy_(self.model.head(part))
 
     def _group_size(self, sequences: list[Sequence]) -> int:
         """As many requests as three quarters of the free memory hold caches for; RunError if not one fits.
@@ -41,10 +53,10 @@ class Engine:
         free = devices.free_bytes(self.device)
         what = f"the KV cache of {tokens} tokens on {self.device}"
         memory.check_fits(needed, free, what, "lower max_tokens or shorten the prompt")
-        return MAX_GROUP if free is None else max(1, min(MAX_GROUP, free * 3 // 4 // needed))
+        return len(sequences) if free is None else max(1, min(len(sequences), free * 3 // 4 // needed))
 
     def _run_group(self, group: list[Sequence]) -> Iterator[Sequence]:
-        cache = self._allocate(group)
+        cache = self._allocate(len(group), max(sequence.capacity for sequence in group))
         for row, sequence in enumerate(group):
             self._prefill(sequence, cache.rows(row, row + 1))
             yield sequence
@@ -57,9 +69,8 @@ class Engine:
             active = drop_ended(active, cache)
 
     @torch.inference_mode()
-    def _allocate(self, group: list[Sequence]) -> KVCache:
-        capacity = max(sequence.capacity for sequence in group)
-        return KVCache.allocate(self.model.config, len(group), capacity, self.dtype, self.device)
+    def _allocate(self, batch: int, capacity: int) -> KVCache:
+        return KVCache.allocate(self.model.config, batch, capacity, self.dtype, self.device)
 
     @torch.inference_mode()
     def _prefill(self, sequence: Sequence, cache: KVCache) -> None:

@@ -20,10 +20,14 @@ def side_by_side(*projections: Linear) -> torch.Tensor | None:
     Projections of the same input then cost one product instead of several.
     """
     first, rows, end = projections[0].weight, 0, projections[0].weight.data_ptr()
+    storage = first.untyped_storage().data_ptr()
     for projection in projections:
-        if projection.weight.data_ptr() != end or projection.bias is not None:
+        weight = projection.weight
+        # Two tensors of an allocator can be neighbours without being parts of one buffer.
+        apart = weight.data_ptr() != end or weight.untyped_storage().data_ptr() != storage
+        if apart or projection.bias is not None:
             return None
-        rows, end = rows + len(projection.weight), end + projection.weight.nbytes
+        rows, end = rows + len(weight), end + weight.nbytes
     return first.as_strided((rows, first.shape[1]), first.stride())
 
 

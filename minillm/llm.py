@@ -9,7 +9,6 @@ import torch
 
 from minillm import device as devices
 from minillm import memory
-from minillm.cache import KVCache
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
 from minillm.model_source import find_model
@@ -21,8 +20,6 @@ from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
 from minillm.tokenizer import Tokenizer
 from minillm.weights import build
-
-HEAD_ROWS = 256  # positions a time in `logits`: float32 [256, 151936] is 148 MiB
 
 
 class LLM:
@@ -98,9 +95,12 @@ class LLM:
             raise
 
     def _run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
+        self._check_open()
         devices.reset_peak_memory(self.device)
         with devices.explained_memory_errors(self.device):
-            yield from self._engine.run(sequences)
+            for sequence in self._engine.run(sequences):
+                yield sequence
+                self._check_open()  # it may have been closed while the caller held a stream
 
     def _sequences(self, prompts: str | list, params: SamplingParams | list | None) -> list[Sequence]:
         self._check_open()
@@ -132,19 +132,23 @@ class LLM:
             raise InputError(f"{self.name} has no tokenizer, so no chat template: give token ids")
         return self.tokenizer.encode(self.tokenizer.chat(messages, tools, add_generation_prompt))
 
-    @torch.inference_mode()
     def logits(self, token_ids: list[int]) -> torch.Tensor:
         """Teacher-forced logits of one prompt: float32 [T, vocab] on the CPU."""
         self._check_open()
-        (ids,) = read_prompts([token_ids], None, self.config.vocab_size, self.max_model_len)
+        (ids,) = read_prompts([token_ids], self.tokenizer, self.config.vocab_size, self.max_model_len)
+        needed = len(ids) * self.config.vocab_size * 4
+        what = f"{len(ids)} × {self.config.vocab_size} logits"
+        memory.check_fits(needed, memory.available_bytes(), what, "shorten the prompt")
+        # Made outside inference mode, so that the caller may change it.
+        logits = torch.empty(len(ids), self.config.vocab_size, device="cpu")
         with devices.explained_memory_errors(self.device):
-            cache = KVCache.allocate(self.config, 1, len(ids), self.dtype, self.device)
-            hidden = self.model(torch.tensor([ids], device=self.device), cache, [0])[0]
-            return torch.cat([self.model.head(part).float().cpu() for part in hidden.split(HEAD_ROWS)])
+            self._engine.logits(ids, logits)
+        return logits
 
     @property
     def tokens_fed(self) -> int:
         """Tokens that went through the layers so far: a prompt's once, then one a step for each request."""
+        self._check_open()
         return self.model.tokens_fed
 
     def report(self) -> str:

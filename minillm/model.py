@@ -49,7 +49,7 @@ class Qwen3(Module):
     def forward(self, token_ids: torch.Tensor, cache: KVCache, start: list[int]) -> torch.Tensor:
         """Feed `token_ids` [B, T], the first of each at position `start[b]`; → hidden [B, T, hidden].
 
-        Raises InputError when `start` disagrees with the cache or T tokens do not fit.
+        Raises RuntimeError when `start` disagrees with the cache or T tokens do not fit.
         """
         cache.begin(start, token_ids.shape[1])
         hidden = self.model(token_ids, cache, self.rope)

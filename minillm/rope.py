@@ -15,7 +15,7 @@ class Rope:
     """Frequencies of one model; `at(positions)` gives the rotation that every layer applies."""
 
     def __init__(self, config: RopeConfig, head_dim: int, device: torch.device | str = "cpu"):
-        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32) / head_dim
+        exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device="cpu") / head_dim
         self.inv_freq = 1.0 / config.rope_theta**exponents  # [D/2], radians a position
         self.scale = 1.0
         if config.rope_type == "yarn":

@@ -49,7 +49,8 @@ class Sequence:
 
     def choose(self, logits: torch.Tensor) -> int:
         """The next token from `logits` [vocab]."""
-        return self.sampler.choose(logits, self.prompt_token_ids + self.token_ids)
+        penalised = self.params.repetition_penalty != 1.0
+        return self.sampler.choose(logits, self.prompt_token_ids + self.token_ids if penalised else [])
 
     def append(self, token_id: int) -> None:
         """Take a new token; sets `delta`, and `finish_reason` when it was the last one."""

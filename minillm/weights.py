@@ -35,10 +35,17 @@ def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) ->
     for module in (model.model.embed_tokens, model.model.norm, model.lm_head):
         if module is not None:
             _allocate(module, dtype, device)
-    for module in model.modules():
-        # PyTorch looks parameters and submodules up only after a miss here: hundreds of misses a token.
-        module.__dict__.update(module._parameters | module._modules)
+    shorten_lookups(model)
     model.rope = Rope(model.config.rope, model.config.head_dim, device)
+
+
+def shorten_lookups(model: Module) -> None:
+    """Put parameters and submodules where Python looks first: PyTorch finds them only after a miss there.
+
+    Hundreds of misses a token. Assigning an attribute still works; `model.to()` afterwards does not.
+    """
+    for module in model.modules():
+        module.__dict__.update(module._parameters | module._modules)
 
 
 def _allocate(module: Module, dtype: torch.dtype, device: torch.device | str) -> None:

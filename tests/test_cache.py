@@ -8,7 +8,6 @@ import torch
 
 from minillm.cache import KVCache
 from minillm.config import ModelConfig
-from minillm.errors import InputError
 
 CONFIG = ModelConfig(
     vocab_size=10, hidden_size=8, intermediate_size=8, num_hidden_layers=2,
@@ -43,7 +42,7 @@ def test_passes_accumulate_in_order():
 def test_a_start_that_is_not_the_length_is_refused_and_changes_nothing(start):
     kv = cache()
     feed(kv, [0], 3)
-    with pytest.raises(InputError, match=r"cache holds \[3\]"):
+    with pytest.raises(RuntimeError, match=r"cache holds \[3\]"):
         kv.begin(start, 1)
     feed(kv, [3], 1)
     assert kv.lengths.tolist() == [4]
@@ -52,7 +51,7 @@ def test_a_start_that_is_not_the_length_is_refused_and_changes_nothing(start):
 def test_a_full_cache_is_refused_and_an_exact_fit_is_not():
     kv = cache(capacity=4)
     feed(kv, [0], 4)
-    with pytest.raises(InputError, match=r"4 \+ 1 tokens do not fit the cache of 4"):
+    with pytest.raises(RuntimeError, match=r"4 \+ 1 tokens do not fit the cache of 4"):
         kv.begin([4], 1)
 
 

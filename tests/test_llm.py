@@ -213,9 +213,9 @@ def test_groups_shrink_to_what_memory_holds_and_one_that_does_not_fit_is_refused
     monkeypatch.setattr(engine.Engine, "_run_group", lambda self, g: sizes.append(len(g)) or real(self, g))
     one = (
         2 * 3 * 2 * 16 * 4 * 64
-    )  # keys and values × layers × KV heads × head_dim × float32 × 60 + 5 − 1 tokens
+    )  # keys and values × layers × KV heads × head_dim × bytes × (60 + 5 − 1) tokens
     params = SamplingParams(max_tokens=5)
-    for free, expected in ((100 * one, [5]), (3 * one, [2, 2, 1]), (one, [1] * 5)):
+    for free, expected in ((100 * one, [5]), (3 * one, [2, 2, 1]), (one, [1, 1, 1, 2])):
         sizes.clear()
         monkeypatch.setattr(engine.devices, "free_bytes", lambda device, free=free: free)
         outs = llm.generate(PROMPTS, params)
@@ -237,3 +237,23 @@ def test_closing_frees_the_weights_at_once(make_checkpoint):
         assert all(ref() is None for ref in gone)
     finally:
         gc.enable()
+
+
+def test_a_stream_of_a_closed_engine_says_so(make_checkpoint):
+    llm = LLM(make_checkpoint()[0], device="cpu")
+    fresh, begun = (llm.stream([1, 2], SamplingParams(max_tokens=50)) for _ in range(2))
+    next(begun)
+    llm.close()
+    for stream in (fresh, begun):
+        with pytest.raises(RunError, match="is closed"):
+            next(stream)
+    with pytest.raises(RunError, match="is closed"):
+        llm.tokens_fed  # noqa: B018
+
+
+def test_logits_belong_to_the_caller(pair):
+    llm, _ = pair
+    once, again = llm.logits([1, 2, 3]), llm.logits([1, 2, 3])
+    once.mul_(0)
+    assert not once.any()
+    assert torch.equal(llm.logits([1, 2, 3]), again)

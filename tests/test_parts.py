@@ -237,3 +237,13 @@ def test_flat_buffer_holds_every_parameter_once_aligned_attention_first(dtype, e
     for slot in layout.slots:
         inside = attention if slot.name.startswith(("input_layernorm", "self_attn")) else mlp
         assert inside[0] <= slot.offset < inside[1]
+
+
+def test_neighbours_in_two_storages_are_not_merged():
+    """A GPU's allocator packs small tensors side by side; here two views of one memory play the part."""
+    memory = torch.zeros(8 * 6 * 4, dtype=torch.uint8).numpy()
+    first, second = (torch.frombuffer(memory[at : at + 96], dtype=torch.float32) for at in (0, 96))
+    parts = Linear(6, 4, bias=False), Linear(6, 4, bias=False)
+    parts[0].weight.data, parts[1].weight.data = first.view(4, 6), second.view(4, 6)
+    assert parts[0].weight.data_ptr() + 96 == parts[1].weight.data_ptr()
+    assert side_by_side(*parts) is None

@@ -103,3 +103,11 @@ def test_8b_is_made_in_ten_seconds():
     with LLM("random:Qwen3-8B", device="cuda"):
         torch.cuda.synchronize()
         assert time.perf_counter() - began <= 10
+
+
+def test_a_long_float32_prompt_does_not_keep_all_scores(make_checkpoint):
+    """8 heads × 4,000² float32 scores would be 488 MiB."""
+    folder, _ = make_checkpoint(num_attention_heads=8, max_position_embeddings=4096)
+    with LLM(folder, device="cuda") as llm:
+        out = llm.generate([[5] * 4000, [7] * 3999], SamplingParams(max_tokens=2))[0]
+        assert out.metrics.peak_memory_bytes < 100 << 20
