@@ -46,6 +46,8 @@ def compare_engine(
         "min_margin": min(min(answer.margins) for answer in answers),
         **judge(verdicts),
         "max_logit_error": max(logit_error(llm, model, p) for p in prompts),
+        "compared_logits": [reference.first_routing_tie(model, p) for p in prompts],
+        "prompt_tokens": [len(p) for p in prompts],
         "tokens_fed": fed,
         "tokens_to_feed": sum(len(p) + len(out.token_ids) - 1 for p, out in zip(prompts, outs, strict=True)),
     }
@@ -67,8 +69,12 @@ def judge(verdicts: list[Comparison]) -> dict:
 
 
 def logit_error(llm: LLM, model: PreTrainedModel, token_ids: list[int]) -> float:
-    """Largest difference of teacher-forced logits; NaN on either side is an infinite error."""
-    difference = (llm.logits(token_ids) - reference.logits(model, token_ids)).abs().max().item()
+    """Largest difference of teacher-forced logits up to a routing tie; NaN on a side is an infinite error."""
+    clear = reference.first_routing_tie(model, token_ids)
+    if clear == 0:
+        return 0.0
+    ours, theirs = llm.logits(token_ids)[:clear], reference.logits(model, token_ids)[:clear]
+    difference = (ours - theirs).abs().max().item()
     return difference if difference == difference else float("inf")
 
 
@@ -81,8 +87,15 @@ def checks(rows: list[dict], goal_count: int = 40) -> list[dict]:
         check("grid: share of greedy answers right in float32", right / answers, 1.0),
         check("grid: answers apart at a reference margin <= 1e-4", sum(len(row["ties"]) for row in rows)),
         check("grid: largest logit error", max(_error(row) for row in rows), LOGIT_GOAL, "lower"),
+        check("grid: prompts compared up to a routing tie only", sum(routing_ties(row) for row in rows)),
         check("grid: one token fed a step", one_a_step(rows), True),
     ]
+
+
+def routing_ties(row: dict) -> int:
+    """How many prompts of a row meet a routing tie."""
+    pairs = zip(row["compared_logits"], row["prompt_tokens"], strict=True)
+    return sum(compared < tokens for compared, tokens in pairs)
 
 
 def one_a_step(rows: list[dict]) -> bool:
