@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from minillm import checks
 from minillm.errors import InputError
-from minillm.geometry import parameter_shapes
-from minillm.rope_config import RopeConfig, read_rope
+from minillm.geometry import check_geometry, parameter_shapes
+from minillm.rope_config import DEFAULT_POSITIONS, MAX_POSITIONS, RopeConfig, read_rope
 
 ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
-DTYPES = ("bfloat16", "float16", "float32")
+DTYPES = {"bfloat16": 2, "float16": 2, "float32": 4}  # bytes an element
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,9 +94,12 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     if not path.is_file():
         raise InputError(f"no {path.name} in {str(path.parent)!r}" + (f": {hint}" if hint else ""))
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON ({error}): download it again") from None
+        # A byte order mark is no JSON, but editors write it. ValueError: also a number of 4,300 digits.
+        values = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not readable JSON ({error}): download it again") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
     if not isinstance(values, dict):
         raise InputError(f"{path} holds a {type(values).__name__}, not a JSON object: download it again")
     return values
@@ -117,8 +121,10 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_key_value_heads": _whole(values, "num_key_value_heads", heads),
         "head_dim": _head_dim(values, hidden // heads),
-        "rms_norm_eps": _positive(values, "rms_norm_eps", 1e-6),
-        "max_position_embeddings": _whole(values, "max_position_embeddings", 32768),
+        "rms_norm_eps": checks.number("rms_norm_eps", _or(values, "rms_norm_eps", 1e-6), 0.0, above=True),
+        "max_position_embeddings": _whole(
+            values, "max_position_embeddings", DEFAULT_POSITIONS, MAX_POSITIONS
+        ),
         "rope": read_rope(values),
         "tie_word_embeddings": _flag(values, "tie_word_embeddings"),
         "attention_bias": _flag(values, "attention_bias"),
@@ -152,33 +158,47 @@ def _architecture(values: dict[str, Any]) -> str:
         raise InputError(
             f"model_type {model_type!r} is not supported: choose one of {', '.join(ARCHITECTURES)}"
         )
-    if values.get("hidden_act", "silu") != "silu":
+    if _or(values, "hidden_act", "silu") != "silu":
         raise InputError(f"hidden_act {values['hidden_act']!r} is not supported: Qwen3 uses silu")
     if values.get("use_sliding_window"):
         raise InputError("use_sliding_window true is not supported: every published Qwen3 has it false")
+    _refuse_layer_types(_or(values, "layer_types", []))
+    _refuse_quantized(values.get("quantization_config"))
     return model_type
 
 
-def _whole(values: dict[str, Any], key: str, default: int | None = None) -> int:
+def _refuse_layer_types(kinds: Any) -> None:
+    odd = [kind for kind in kinds if kind != "full_attention"] if isinstance(kinds, list) else [kinds]
+    if odd:
+        raise InputError(
+            f"layer_types has {checks.shown(odd[0])}, which is not supported: minillm knows full_attention"
+        )
+
+
+def _refuse_quantized(stored: Any) -> None:
+    if stored:
+        method = stored.get("quant_method") if isinstance(stored, dict) else stored
+        raise InputError(
+            f"quantization_config with quant_method {checks.shown(method)} is not supported: "
+            "this version reads unquantised weights, choose the model's bfloat16 release"
+        )
+
+
+def _or(values: dict[str, Any], key: str, default: Any) -> Any:
+    """The value of `key`; null counts as absent."""
     value = values.get(key)
-    if value is None and default is not None:
-        return default
+    return default if value is None else value
+
+
+def _whole(values: dict[str, Any], key: str, default: int | None = None, high: float = math.inf) -> int:
+    value = _or(values, key, default)
     if value is None:
         raise InputError(f"{key} is missing: the model's geometry needs it")
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{key} is {value!r}: it must be a whole number of at least 1")
-    return value
-
-
-def _positive(values: dict[str, Any], key: str, default: float) -> float:
-    value = values.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(f"{key} is {value!r}: it must be a finite number above 0")
-    return float(value)
+    return checks.whole(key, value, 1, high)
 
 
 def _flag(values: dict[str, Any], key: str) -> bool:
-    value = values.get(key, False)
+    value = _or(values, key, False)
     if not isinstance(value, bool):
         raise InputError(f"{key} is {value!r}: it must be true or false")
     return value
@@ -186,7 +206,7 @@ def _flag(values: dict[str, Any], key: str) -> bool:
 
 def _dtype(values: dict[str, Any]) -> str:
     value = values.get("dtype") or values.get("torch_dtype") or "float32"
-    if value not in DTYPES:
+    if not isinstance(value, str) or value not in DTYPES:
         raise InputError(f"dtype {value!r} is not supported: minillm reads {', '.join(DTYPES)}")
     return value
 
@@ -204,22 +224,3 @@ def _layer_list(values: dict[str, Any]) -> tuple[int, ...]:
     if not isinstance(value, list) or any(isinstance(i, bool) or not isinstance(i, int) for i in value):
         raise InputError(f"mlp_only_layers is {value!r}: it must be a list of layer numbers")
     return tuple(value)
-
-
-# ---- what must hold between the numbers ----
-
-
-def check_geometry(config: ModelConfig) -> None:
-    """Raise InputError where two numbers of a configuration contradict each other."""
-    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
-    if heads % kv_heads:
-        raise InputError(
-            f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}: "
-            "each KV head serves the same number of query heads"
-        )
-    if config.head_dim % 2:
-        raise InputError(f"head_dim {config.head_dim} is odd: RoPE rotates pairs")
-    if config.num_experts_per_tok > config.num_experts:
-        raise InputError(
-            f"num_experts_per_tok {config.num_experts_per_tok} is more than the {config.num_experts} experts"
-        )

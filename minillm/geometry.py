@@ -1,15 +1,25 @@
-"""Names and shapes of a Qwen3 model's parameters from its configuration alone, without torch.
+"""Names and shapes of a Qwen3 model's parameters from its configuration alone, and what they allow. No torch.
 
 The modules in `layer.py` and `model.py` define the same; a test holds the two equal.
 """
 
 from typing import TYPE_CHECKING
 
+from minillm.checks import shown
+from minillm.errors import InputError
+
 if TYPE_CHECKING:
     from minillm.config import ModelConfig
 
 PARTS = ("attention", "mlp")  # a decoder layer's two residual blocks, in forward order
 ALIGNMENT = 256  # bytes at a multiple of which each parameter starts in its layer's flat buffer
+
+# Far beyond any published model: what is above is a damaged file, and would keep a loop busy for hours.
+MAX_LAYERS, MAX_EXPERTS, MAX_ALL_EXPERTS, MAX_SIZE = 1000, 4096, 2**17, 2**24
+SIZES = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"),
+    *("head_dim", "moe_intermediate_size"),
+)
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -67,3 +77,35 @@ def _experts(config: "ModelConfig") -> Shapes:
     for expert in range(config.num_experts):
         shapes |= _mlp(f"mlp.experts.{expert}", config, config.moe_intermediate_size)
     return shapes
+
+
+def check_geometry(config: "ModelConfig") -> None:
+    """Raise InputError where a size is beyond reason or two numbers contradict each other."""
+    _check_bounds(config)
+    heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
+    if heads % kv_heads:
+        raise InputError(
+            f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}: "
+            "each KV head serves the same number of query heads"
+        )
+    if config.head_dim < 2:
+        raise InputError(f"head_dim is {config.head_dim} (null: hidden_size / heads): it must be at least 2")
+    if config.head_dim % 2:
+        raise InputError(f"head_dim {config.head_dim} is odd: RoPE rotates pairs")
+    if config.num_experts_per_tok > config.num_experts:
+        raise InputError(
+            f"num_experts_per_tok {config.num_experts_per_tok} is more than the {config.num_experts} experts"
+        )
+
+
+def _check_bounds(config: "ModelConfig") -> None:
+    limits = dict.fromkeys(SIZES, MAX_SIZE)
+    limits |= {"num_hidden_layers": MAX_LAYERS, "num_experts": MAX_EXPERTS}
+    for name, limit in limits.items():
+        if getattr(config, name) > limit:
+            raise InputError(f"{name} is {shown(getattr(config, name))}: minillm takes at most {limit}")
+    if config.num_hidden_layers * config.num_experts > MAX_ALL_EXPERTS:
+        raise InputError(
+            f"num_hidden_layers {config.num_hidden_layers} with num_experts {config.num_experts}: "
+            f"minillm takes at most {MAX_ALL_EXPERTS} experts in all"
+        )

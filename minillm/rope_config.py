@@ -1,12 +1,24 @@
 """The RoPE part of a configuration, in both spellings that Hugging Face files use."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
+from minillm.checks import number, shown, whole
 from minillm.errors import InputError
 
 ROPE_TYPES = ("default", "yarn")
+KNOWN = {
+    "default": ("rope_type", "type", "rope_theta"),
+    "yarn": (
+        *("rope_type", "type", "rope_theta", "factor", "original_max_position_embeddings"),
+        *("attention_factor", "beta_fast", "beta_slow"),
+    ),
+}
+NEUTRAL = {"partial_rotary_factor": 1.0, "truncate": True}  # what leaves the frequencies as they are
+DEFAULT_POSITIONS = 32768
+MAX_POSITIONS = 2**31  # far beyond any model; keeps every product of lengths a sane number
+MAX_FACTOR = 1024.0
+MAX_THETA = 1e15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,41 +42,54 @@ class RopeConfig:
 def read_rope(values: dict[str, Any]) -> RopeConfig:
     """Read `rope_parameters` (newer files) or `rope_theta` with `rope_scaling` (older ones).
 
-    Raises InputError for an unknown rope type or a bad number.
+    Raises InputError for an unknown rope type, a bad number, and a key that would change the frequencies
+    and is not understood.
     """
     scaling = values.get("rope_parameters") or values.get("rope_scaling") or {}
     if not isinstance(scaling, dict):
-        raise InputError(f"rope parameters are {scaling!r}: they must be an object")
+        raise InputError(f"rope parameters are {shown(scaling)}: they must be an object")
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    theta = scaling.get("rope_theta") or values.get("rope_theta") or 10000.0
     if kind not in ROPE_TYPES:
-        raise InputError(f"rope type {kind!r} is not supported: minillm knows {', '.join(ROPE_TYPES)}")
+        raise InputError(f"rope type {shown(kind)} is not supported: minillm knows {', '.join(ROPE_TYPES)}")
+    _refuse_unknown(kind, scaling)
+    _refuse_unknown(kind, {"partial_rotary_factor": values.get("partial_rotary_factor")})
+    theta = number("rope_theta", _first(scaling, values, "rope_theta", 10000.0), 1.0, MAX_THETA, above=True)
     if kind == "default":
-        return RopeConfig(rope_theta=_number("rope_theta", theta))
-    return _yarn(scaling, theta, values.get("max_position_embeddings", 32768))
+        return RopeConfig(rope_theta=theta)
+    return _yarn(scaling, theta, _first(values, {}, "max_position_embeddings", DEFAULT_POSITIONS))
+
+
+def _first(here: dict[str, Any], there: dict[str, Any], key: str, default: Any) -> Any:
+    """The value of `key` in the one, else in the other, else the default; null counts as absent."""
+    found = [values[key] for values in (here, there) if values.get(key) is not None]
+    return found[0] if found else default
+
+
+def _refuse_unknown(kind: str, scaling: dict[str, Any]) -> None:
+    for key, value in scaling.items():
+        neutral = value is None or (key in NEUTRAL and value == NEUTRAL[key])
+        if key not in KNOWN[kind] and not neutral:
+            raise InputError(
+                f"rope parameter {key} {shown(value)} is not supported with type {kind}: "
+                f"minillm knows {', '.join(KNOWN[kind])}"
+            )
 
 
 def _yarn(scaling: dict[str, Any], theta: float, max_positions: int) -> RopeConfig:
-    optional = {
-        k: _number(k, scaling[k]) for k in ("attention_factor", "beta_fast", "beta_slow") if scaling.get(k)
-    }
-    if "factor" not in scaling:
+    if scaling.get("factor") is None:
         raise InputError("factor is missing from the YaRN rope parameters: it says how far to stretch")
+    original = _first(scaling, {}, "original_max_position_embeddings", max_positions)
+    optional = {
+        key: number(key, scaling[key], 0.0, 1e6, above=True)
+        for key in ("attention_factor", "beta_fast", "beta_slow")
+        if scaling.get(key) is not None
+    }
     return RopeConfig(
         rope_type="yarn",
-        rope_theta=_number("rope_theta", theta),
-        factor=_number("factor", scaling["factor"]),
-        original_max_position_embeddings=int(
-            _number(
-                "original_max_position_embeddings",
-                scaling.get("original_max_position_embeddings") or max_positions,
-            )
+        rope_theta=theta,
+        factor=number("factor", scaling["factor"], 1.0, MAX_FACTOR),
+        original_max_position_embeddings=whole(
+            "original_max_position_embeddings", original, 1, MAX_POSITIONS
         ),
         **optional,
     )
-
-
-def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise InputError(f"{key} is {value!r}: it must be a finite number above 0")
-    return float(value)

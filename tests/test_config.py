@@ -49,6 +49,42 @@ def test_yarn_extends_the_context_and_no_yarn_does_not():
     assert (stretched.context_length, plain.context_length) == (131072, 40960)
 
 
+def test_yarn_without_an_original_length_stretches_the_context():
+    yarn = {"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e6, "factor": 2.0}}
+    lengths = [
+        ModelConfig.from_dict(DENSE | yarn | {"max_position_embeddings": length}).context_length
+        for length in (4096, None)
+    ]
+    assert lengths == [8192, 2 * 32768]
+
+
+NEUTRAL = [
+    {"hidden_act": None, "tie_word_embeddings": None, "attention_bias": None, "rms_norm_eps": None},
+    {"num_key_value_heads": None, "max_position_embeddings": None, "dtype": None, "eos_token_id": None},
+    {"layer_types": ["full_attention"] * 3, "quantization_config": None, "partial_rotary_factor": 1.0},
+    {"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 1, "mscale": None}},
+    {"rope_parameters": None, "rope_scaling": None, "rope_theta": None, "unknown": 3},
+]
+
+
+@pytest.mark.parametrize("change", NEUTRAL)
+def test_null_counts_as_absent_and_neutral_values_change_nothing(change):
+    absent = ModelConfig.from_dict({k: v for k, v in DENSE.items() if k not in change})
+    assert ModelConfig.from_dict(DENSE | change) == absent
+
+
+def test_a_byte_order_mark_is_no_error(tmp_path):
+    (tmp_path / "config.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(DENSE).encode())
+    assert ModelConfig.from_folder(tmp_path) == ModelConfig.from_dict(DENSE)
+
+
+def test_experts_in_all_are_bounded_before_they_are_listed():
+    many = MOE | {"num_experts": 4096, "num_hidden_layers": 32}
+    assert ModelConfig.from_dict(many).num_experts == 4096
+    with pytest.raises(InputError, match="num_hidden_layers 33 with num_experts 4096"):
+        ModelConfig.from_dict(many | {"num_hidden_layers": 33})
+
+
 def test_end_tokens_come_from_generation_config_when_it_has_them(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(DENSE | {"eos_token_id": 7}))
     assert ModelConfig.from_folder(tmp_path).eos_token_ids == (7,)

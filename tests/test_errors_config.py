@@ -102,11 +102,37 @@ def test_a_size_is_not_a_size(folder, capsys, key, value):
         ("eos_token_id", "end"),
         ("eos_token_id", [1, -2]),
         ("head_dim", 15),
+        ("num_hidden_layers", 10**7),
+        ("vocab_size", 10**30),
+        ("hidden_size", 10**400),
+        ("rms_norm_eps", 10**400),
+        ("max_position_embeddings", 10**12),
+        ("layer_types", ["sliding_attention"] * 3),
+        ("layer_types", "full_attention"),
+        ("partial_rotary_factor", 0.5),
+        ("quantization_config", {"quant_method": "fp8"}),
+        ("quantization_config", "gptq"),
     ],
 )
 def test_a_value_that_is_not_supported(folder, capsys, key, value):
     edit_config(folder, **{key: value})
     refused(capsys, folder, "config.json", key)
+
+
+def test_a_quantised_model_is_named_as_that(folder, capsys):
+    edit_config(folder, quantization_config={"quant_method": "fp8"})
+    refused(capsys, folder, "quant_method 'fp8'", "unquantised")
+
+
+def test_more_heads_than_columns_leave_no_head_dim(folder, capsys):
+    edit_config(folder, head_dim=None, num_attention_heads=512, num_key_value_heads=512)
+    refused(capsys, folder, "head_dim is 0", "at least 2")
+
+
+def test_a_number_of_thousands_of_digits(folder, capsys):
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"vocab_size": 259', f'"vocab_size": {"9" * 5000}'))
+    refused(capsys, folder, "config.json", "JSON", "digits")
 
 
 def test_heads_that_do_not_divide(folder, capsys):
@@ -129,6 +155,22 @@ def test_heads_that_do_not_divide(folder, capsys):
         ({"rope_type": "yarn", "factor": float("inf")}, "factor"),
         ({"rope_type": "default", "rope_theta": "big"}, "rope_theta"),
         ({"rope_type": "default", "rope_theta": -1.0}, "rope_theta"),
+        ({"rope_type": "default", "rope_theta": 0}, "rope_theta"),
+        ({"rope_type": "default", "rope_theta": 1}, "rope_theta"),
+        ({"rope_type": "default", "rope_theta": 10**400}, "rope_theta"),
+        ({"rope_type": "default", "factor": 2.0}, "factor"),
+        ({"rope_type": "default", "partial_rotary_factor": 0.5}, "partial_rotary_factor"),
+        ({"full_attention": {"rope_type": "default"}}, "full_attention"),
+        ({"rope_type": "yarn", "factor": 1e308}, "factor"),
+        ({"rope_type": "yarn", "factor": 0.5}, "factor"),
+        ({"rope_type": "yarn", "factor": 10**400}, "factor"),
+        ({"rope_type": "yarn", "factor": 2.0, "rope_theta": 1.0}, "rope_theta"),
+        ({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}, "mscale"),
+        ({"rope_type": "yarn", "factor": 2.0, "mscale_all_dim": 1.0}, "mscale_all_dim"),
+        ({"rope_type": "yarn", "factor": 2.0, "truncate": False}, "truncate"),
+        ({"rope_type": "yarn", "factor": 2.0, "beta_slow": 0}, "beta_slow"),
+        ({"rope_type": "yarn", "factor": 2.0, "attention_factor": 0}, "attention_factor"),
+        ({"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 0.5}, "original_max"),
         ("twisted", "twisted"),
         ([1], "rope"),
     ],
