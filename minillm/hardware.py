@@ -9,6 +9,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from minillm import memory
 from minillm.units import GIB
 
 
@@ -61,11 +62,8 @@ def cores() -> int:
 
 
 def host_memory_bytes() -> int:
-    """Main memory that this process may use: the machine's, or its container's limit if lower."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    limit = Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text(encoding="ascii").strip() if limit.is_file() else "max"
-    return min(total, int(text)) if text.isdigit() else total
+    """Main memory that this process may use: the machine's or its container's; 0 where it cannot be asked."""
+    return memory.total_bytes() or 0
 
 
 def gpu() -> tuple[str, int] | None:

@@ -14,7 +14,7 @@ from minillm.errors import RunError
 from minillm.geometry import ALIGNMENT, block_shapes
 from minillm.units import gib
 
-DTYPE_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +63,6 @@ def plan(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int =
     )
 
 
-def resident_bytes(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int = 1) -> int:
-    """All bytes of `plan`: weights, KV cache and workspace, with nothing offloaded."""
-    return plan(config, dtype_bytes, max_model_len, batch).total
-
-
 def block_bytes(config: ModelConfig, index: int, part: str, dtype_bytes: int) -> int:
     """Bytes of one residual block of layer `index`, `part` "attention" or "mlp", alignment included."""
     sizes = [prod(shape) * dtype_bytes for shape in block_shapes(config, index, part).values()]
@@ -105,26 +100,34 @@ def check_fits(
         raise RunError(f"{what} needs {gib(needed)} of memory, {gib(available)} are available: {remedy}")
 
 
-def available_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
+def available_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
     """Main memory that can still be taken: what the kernel says, or a container's limit if that is less.
 
     Without /proc (macOS) all physical memory; None where nothing can be asked.
     """
-    left = [_meminfo(proc / "meminfo"), *_cgroup_left(proc / "self/cgroup", cgroups)]
-    known = [size for size in left if size is not None]
+    left = [limit - used for limit, used in _cgroup_limits(proc / "self/cgroup", cgroups)]
+    free = _meminfo(proc / "meminfo", "MemAvailable:")
+    known = [max(0, size) for size in left] + ([] if free is None else [free])
     return min(known) if known else _physical()
 
 
-def _meminfo(path: Path) -> int | None:
+def total_bytes(proc: Path = PROC, cgroups: Path = CGROUPS) -> int | None:
+    """Main memory that this process may use: the machine's, or its container's limit if that is less."""
+    limits = [limit for limit, _ in _cgroup_limits(proc / "self/cgroup", cgroups)]
+    total = _meminfo(proc / "meminfo", "MemTotal:") or _physical()
+    return min(limits + ([] if total is None else [total]), default=None)
+
+
+def _meminfo(path: Path, name: str) -> int | None:
     for line in _lines(path):
-        if line.startswith("MemAvailable:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024
     return None
 
 
-def _cgroup_left(membership: Path, root: Path) -> list[int]:
-    """Bytes left below the limit of each cgroup that this process is in, parents included."""
-    left = []
+def _cgroup_limits(membership: Path, root: Path) -> list[tuple[int, int]]:
+    """Limit and use, in bytes, of each cgroup with a limit that this process is in, parents included."""
+    found = []
     for line in _lines(membership):
         _, controllers, group = line.split(":", 2)
         if controllers in ("", "memory"):
@@ -133,11 +136,11 @@ def _cgroup_left(membership: Path, root: Path) -> list[int]:
             folder = base / group.strip().lstrip("/")
             for place in (folder, *folder.parents):
                 if place.is_relative_to(base):
-                    left.append(_left_in(place, version2))
-    return [size for size in left if size is not None]
+                    found.append(_limit_and_use(place, version2))
+    return [pair for pair in found if pair is not None]
 
 
-def _left_in(folder: Path, version2: bool) -> int | None:
+def _limit_and_use(folder: Path, version2: bool) -> tuple[int, int] | None:
     names = (
         ("memory.max", "memory.current") if version2 else ("memory.limit_in_bytes", "memory.usage_in_bytes")
     )
@@ -147,7 +150,7 @@ def _left_in(folder: Path, version2: bool) -> int | None:
     # Pages of files that nobody uses count as used, yet the kernel gives them back on demand.
     key = "inactive_file" if version2 else "total_inactive_file"
     stat = dict(line.split() for line in _lines(folder / "memory.stat"))
-    return max(0, int(limit) - int(used) + int(stat.get(key, 0)))
+    return int(limit), int(used) - int(stat.get(key, 0))
 
 
 def _physical() -> int | None:

@@ -1,8 +1,8 @@
 """The keywords of `LLM`, checked before anything is loaded."""
 
-import math
 from typing import Any
 
+from minillm import checks
 from minillm.config import DTYPES
 from minillm.errors import InputError
 from minillm.sampling_params import MAX_SEED
@@ -19,16 +19,12 @@ def check_options(options: dict[str, Any]) -> None:
         if options[name] is not None:
             raise InputError(f"{name} is {options[name]!r}: this version keeps the whole model on one device")
     if options["max_model_len"] is not None:
-        _whole("max_model_len", options["max_model_len"], low=1)
-    _whole("seed", options["seed"], low=0, high=MAX_SEED)
+        checks.whole("max_model_len", options["max_model_len"], 1)
+    checks.whole("seed", options["seed"], 0, MAX_SEED)
+    if not isinstance(options["seed"], int):  # torch's generator takes no numpy integer
+        raise InputError(f"seed is {options['seed']!r}: give a Python int, as int(seed)")
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InputError(f"{name} is {value!r}: it must be one of {', '.join(allowed)}")
-
-
-def _whole(name: str, value: Any, low: int, high: float = math.inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        limit = "" if high == math.inf else f" and at most {high}"
-        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}{limit}")

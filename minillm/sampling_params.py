@@ -1,9 +1,9 @@
 """How to choose tokens and when to stop: one request's settings, checked when they are made."""
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from minillm import checks
 from minillm.errors import InputError
 
 MAX_SEED = 2**63 - 1  # the generator takes 64 bits; the upper half is left for a request's place in the call
@@ -25,48 +25,37 @@ class SamplingParams:
     ignore_eos: bool = False  # go on past the model's end tokens
 
     def __post_init__(self):
-        object.__setattr__(self, "stop", _strings(self.stop))
-        object.__setattr__(self, "stop_token_ids", _ids(self.stop_token_ids))
-        _whole("max_tokens", self.max_tokens, low=1)
-        _whole("top_k", self.top_k, low=0)
-        _within("temperature", self.temperature, 0.0, math.inf)
-        _within("top_p", self.top_p, 0.0, 1.0, open_low=True)
-        _within("min_p", self.min_p, 0.0, 1.0)
-        _within("repetition_penalty", self.repetition_penalty, 0.0, math.inf, open_low=True)
-        if self.seed is not None:
-            _whole("seed", self.seed, low=0, high=MAX_SEED)
+        checked = {
+            "max_tokens": checks.whole("max_tokens", self.max_tokens, 1),
+            "temperature": checks.number("temperature", self.temperature, 0.0),
+            "top_k": checks.whole("top_k", self.top_k, 0),
+            "top_p": checks.number("top_p", self.top_p, 0.0, 1.0, above=True),
+            "min_p": checks.number("min_p", self.min_p, 0.0, 1.0),
+            "repetition_penalty": checks.number(
+                "repetition_penalty", self.repetition_penalty, 0.0, above=True
+            ),
+            "seed": None if self.seed is None else checks.whole("seed", self.seed, 0, MAX_SEED),
+            "stop": _strings(self.stop),
+            "stop_token_ids": _ids(self.stop_token_ids),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
         if not isinstance(self.ignore_eos, bool):
             raise InputError(f"ignore_eos is {self.ignore_eos!r}: it must be true or false")
 
 
-def _whole(name: str, value: object, low: int, high: float = math.inf) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        limit = "" if high == math.inf else f" and at most {high}"
-        raise InputError(f"{name} is {value!r}: it must be a whole number of at least {low}{limit}")
-
-
-def _within(name: str, value: object, low: float, high: float, open_low: bool = False) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not (low < value if open_low else low <= value) or value > high:
-        bounds = f"above {low:g}" if open_low else f"at least {low:g}"
-        limit = "" if high == math.inf else f" and at most {high:g}"
-        raise InputError(f"{name} is {value!r}: it must be a number {bounds}{limit}")
-
-
 def _several(value: object) -> tuple:
-    """What is iterable as a tuple, anything else, and a text, as a tuple of one."""
-    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    """What is iterable as a tuple, anything else, a text and a mapping, as a tuple of one."""
+    one = isinstance(value, str | Mapping) or not isinstance(value, Iterable)
+    return (value,) if one else tuple(value)
 
 
 def _strings(value: str | Iterable[str]) -> tuple[str, ...]:
     strings = _several(value)
     if not all(isinstance(s, str) and s for s in strings):
-        raise InputError(f"stop is {value!r}: it must be one or more strings that are not empty")
+        raise InputError(f"stop is {checks.shown(value)}: it must be one or more strings that are not empty")
     return strings
 
 
 def _ids(value: int | Iterable[int]) -> tuple[int, ...]:
-    ids = _several(value)
-    for token_id in ids:
-        _whole("stop_token_ids", token_id, low=0)
-    return ids
+    return tuple(checks.whole("stop_token_ids", token_id, 0) for token_id in _several(value))

@@ -3,6 +3,7 @@
 import json
 import os
 
+import numpy as np
 import pytest
 from command_line import CONTEXT, VOCABULARY, fails, good_model, prompts_file, succeeds
 
@@ -92,7 +93,33 @@ def test_bytes_that_are_no_text(model, capsys):
         llm.generate(raw)
 
 
-BAD_PROMPTS = [None, 5, [], [[]], [None], [1, "a"], [["a"]], [[1.0]], [True], {"a": 1}, "", [["a", 1]], b"Hi"]
+def test_ids_may_be_a_tuple_and_numpys(model):
+    params = SamplingParams(max_tokens=2)
+    with LLM(model) as llm:
+        (wanted,) = llm.generate([3, 4, 5], params)
+        for prompt in ((3, 4, 5), list(np.array([3, 4, 5])), ([3, 4, 5],), [(3, 4, 5)]):
+            (output,) = llm.generate(prompt, params)
+            assert (output.prompt_token_ids, output.token_ids) == (wanted.prompt_token_ids, wanted.token_ids)
+            assert {type(token) for token in output.prompt_token_ids} == {int}
+
+
+BAD_PROMPTS = [
+    None,
+    5,
+    [],
+    [[]],
+    [None],
+    [1, "a"],
+    [["a"]],
+    [[1.0]],
+    [True],
+    {"a": 1},
+    "",
+    [["a", 1]],
+    b"Hi",
+    (True, 3),
+    [3, None],
+]
 
 
 @pytest.mark.parametrize("prompts", BAD_PROMPTS, ids=repr)
@@ -109,7 +136,7 @@ def test_the_api_refuses_what_is_no_prompt(model, prompts):
 def test_the_api_refuses_ids_without_end_or_place(model):
     with LLM(model) as llm:
         assert llm.logits([1, 2]).shape == (2, VOCABULARY)
-        for bad in ([], [VOCABULARY], [-1], "Hi", None, [1] * (CONTEXT + 1)):
+        for bad in ([], [VOCABULARY], [-1], None, [1] * (CONTEXT + 1)):
             with pytest.raises(InputError):
                 llm.logits(bad)
 

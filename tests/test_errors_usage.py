@@ -1,5 +1,6 @@
 """Wrong options and values, through the command line and the API; the good value beside each bad one."""
 
+import numpy as np
 import pytest
 from command_line import fails, good_model, succeeds
 
@@ -125,6 +126,12 @@ def test_wrong_usage(model, capsys, argv, named):
         {"stop_token_ids": [1.5]},
         {"stop_token_ids": None},
         {"ignore_eos": "yes"},
+        {"temperature": 10**400},
+        {"top_k": "10" * 5000},
+        {"max_tokens": np.float64(3.0)},
+        {"stop": {"a": 1}},
+        {"stop": b"ab"},
+        {"stop_token_ids": {1: 2}},
     ],
     ids=repr,
 )
@@ -149,6 +156,7 @@ def test_the_api_refuses_values_of_another_kind(keywords):
         {"seed": -1},
         {"seed": None},
         {"seed": 2**64},
+        {"seed": np.int64(3)},
         {"slots": 2},
         {"quantize": "int4"},
     ],
@@ -158,6 +166,24 @@ def test_llm_refuses_bad_values(model, keywords):
     LLM(model, dtype="float32", offload="none", device="cpu", max_model_len=512, seed=3).close()
     with pytest.raises(InputError, match=next(iter(keywords))):
         LLM(model, **keywords)
+
+
+def test_numpys_numbers_count_as_pythons():
+    numpys = SamplingParams(
+        max_tokens=np.int64(3), top_k=np.uint8(4), seed=np.int32(5), temperature=np.float32(0.5),
+        stop_token_ids=np.array([1, 2]),
+    )  # fmt: skip
+    assert numpys == SamplingParams(max_tokens=3, top_k=4, seed=5, temperature=0.5, stop_token_ids=(1, 2))
+    assert {type(value) for value in (numpys.max_tokens, numpys.seed, *numpys.stop_token_ids)} == {int}
+
+
+def test_a_number_without_end_is_told_to_be_that():
+    SamplingParams(temperature=1e300)
+    with pytest.raises(InputError, match="temperature is inf: it must be a finite number at least 0"):
+        SamplingParams(temperature=float("inf"))
+    with pytest.raises(InputError) as caught:
+        SamplingParams(max_tokens=-(10**5000))
+    assert len(str(caught.value)) < 200
 
 
 def test_unknown_keywords_are_errors(model):

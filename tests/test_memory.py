@@ -25,7 +25,6 @@ def test_known_figures_of_qwen3_8b():
     assert plan.kv_per_token == 147_456
     assert plan.kv == 147_456 * 4096 * 3
     assert plan.total == plan.weights + plan.kv + plan.workspace
-    assert memory.resident_bytes(presets.load("Qwen3-8B"), 2, 4096, batch=3) == plan.total
 
 
 @pytest.mark.parametrize("experts", [{}, {"num_experts": 6, "mlp_only_layers": [1]}])
@@ -73,10 +72,12 @@ GIB = 2**30
 
 @pytest.fixture
 def machine(tmp_path):
-    """`machine(membership, files)` → arguments of `available_bytes`; 8 GiB are available to all."""
+    """`machine(membership, files)` → arguments of `available_bytes`; 8 of 16 GiB are available to all."""
 
     def make(membership: str, files: dict[str, str]) -> dict:
-        for name, text in {"proc/meminfo": f"MemTotal: 1 kB\nMemAvailable: {8 * GIB // 1024} kB\n"}.items():
+        for name, text in {
+            "proc/meminfo": f"MemTotal: {16 * GIB // 1024} kB\nMemAvailable: {8 * GIB // 1024} kB\n"
+        }.items():
             write(tmp_path / name, text)
         write(tmp_path / "proc/self/cgroup", membership)
         for name, text in files.items():
@@ -94,6 +95,7 @@ def write(path, text: str) -> None:
 def test_without_a_limit_the_kernels_figure_counts(machine):
     files = {"a/memory.max": "max\n", "a/memory.current": f"{7 * GIB}\n"}
     assert memory.available_bytes(**machine("0::/a\n", files)) == 8 * GIB
+    assert memory.total_bytes(**machine("0::/a\n", files)) == 16 * GIB
 
 
 @pytest.mark.parametrize("group", ["/a", "/a/b"])
@@ -106,6 +108,7 @@ def test_a_container_limit_counts_also_from_below(machine, group):
         "a/b/memory.current": "5\n",
     }
     assert memory.available_bytes(**machine(f"0::{group}\n", files)) == 2 * GIB
+    assert memory.total_bytes(**machine(f"0::{group}\n", files)) == 4 * GIB
 
 
 def test_the_older_cgroups_are_read_too(machine):
@@ -116,11 +119,13 @@ def test_the_older_cgroups_are_read_too(machine):
         "memory/a/memory.usage_in_bytes": str(5 * GIB),
     }
     assert memory.available_bytes(**machine("4:memory:/a\n2:cpu:/\n0::/\n", files)) == GIB
+    assert memory.total_bytes(**machine("4:memory:/a\n2:cpu:/\n0::/\n", files)) == 6 * GIB
 
 
 def test_this_machine_has_some_memory():
-    assert 0 < memory.available_bytes() < 2**50
+    assert 0 < memory.available_bytes() <= memory.total_bytes() < 2**50
 
 
 def test_a_machine_without_proc_gives_its_physical_memory(tmp_path):
     assert memory.available_bytes(proc=tmp_path, cgroups=tmp_path) > 0
+    assert memory.total_bytes(proc=tmp_path, cgroups=tmp_path) > 0

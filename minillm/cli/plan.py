@@ -7,7 +7,7 @@ from minillm import memory
 from minillm.cli.options import given
 from minillm.cli.parser import PLAN_OPTIONS
 from minillm.cli.terminal import write
-from minillm.config import ModelConfig
+from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
 from minillm.model_source import find_model
 from minillm.units import gib
@@ -49,7 +49,7 @@ def _geometry(config: ModelConfig) -> list[tuple[str, str]]:
 
 
 def _memory(config: ModelConfig, dtype: str, tokens: int) -> list[tuple[str, str]]:
-    plan = memory.plan(config, memory.DTYPE_BYTES[dtype], tokens)
+    plan = memory.plan(config, DTYPES[dtype], tokens)
     left = memory.available_bytes()
     return [
         ("embedding", gib(plan.embedding)),
