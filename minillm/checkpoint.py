@@ -11,10 +11,9 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from minillm.config import read_json
 from minillm.errors import InputError
+from minillm.weight_files import INDEX, SINGLE, files_in, read_weight_map
 
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 FLOATS = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}  # safetensors' names → torch's
 
 
@@ -30,15 +29,23 @@ class Stored:
 class Checkpoint:
     """All tensors of a model folder by name; a context manager that closes its files.
 
-    Raises InputError: no weights, an index that names a missing shard or tensor, a bad header.
+    Raises InputError: no weights, an index that names a missing shard or tensor, a bad header, a tensor
+    that is there twice.
     """
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        self.files = {name: self._open(name) for name in self._file_names()}
+        names = files_in(self.folder)
+        if not names:
+            raise InputError(f"no weights in {str(self.folder)!r}: expected {SINGLE} or {INDEX}")
+        self.files = {name: self._open(name) for name in names}
         self.tensors: dict[str, Stored] = {}
         for file, handle in self.files.items():
             for key in handle.keys():  # noqa: SIM118 - the handle is no mapping
+                if key in self.tensors:
+                    raise InputError(
+                        f"{key} is in {self.tensors[key].file} and again in {file}: download the model again"
+                    )
                 part = handle.get_slice(key)
                 self.tensors[key] = Stored(file, part.get_dtype(), tuple(part.get_shape()))
         self._check_index()
@@ -53,19 +60,6 @@ class Checkpoint:
         """The whole tensor, a view into the file."""
         return self.files[self.tensors[key].file].get_tensor(key)
 
-    def _file_names(self) -> list[str]:
-        if (self.folder / INDEX).is_file():
-            self.index = read_json(self.folder / INDEX, "").get("weight_map")
-            if not isinstance(self.index, dict) or not self.index:
-                raise InputError(f"{self.folder / INDEX} has no weight_map: download the file again")
-            if odd := [file for file in self.index.values() if not isinstance(file, str)]:
-                raise InputError(f"{self.folder / INDEX} names {odd[0]!r} as a file: download it again")
-            return sorted(set(self.index.values()))
-        self.index = {}
-        if not (self.folder / SINGLE).is_file():
-            raise InputError(f"no weights in {str(self.folder)!r}: expected {SINGLE} or {INDEX}")
-        return [SINGLE]
-
     def _open(self, name: str):
         path = self.folder / name
         if not path.is_file():
@@ -76,7 +70,8 @@ class Checkpoint:
             raise InputError(f"{path} is not a whole safetensors file ({error}): download it again") from None
 
     def _check_index(self) -> None:
-        for key, file in self.index.items():
+        index = {} if SINGLE in self.files else read_weight_map(self.folder / INDEX)
+        for key, file in index.items():
             stored = self.tensors.get(key)
             if stored is None or stored.file != file:
                 raise InputError(f"{INDEX} says {file} holds {key}, but it does not: download both again")

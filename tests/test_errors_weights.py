@@ -162,11 +162,44 @@ def test_an_index_that_places_a_tensor_wrongly(sharded, capsys):
 
 @pytest.mark.parametrize(
     "content",
-    ["{", "[]", "{}", '{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"a": 5, "b": "x"}}'],
+    [
+        "{",
+        "[]",
+        "{}",
+        '{"weight_map": {"a": ""}}',
+        '{"weight_map": []}',
+        '{"weight_map": {}}',
+        '{"weight_map": {"a": 5, "b": "x"}}',
+    ],
 )
 def test_an_index_that_is_none(sharded, capsys, content):
     (sharded / INDEX).write_text(content)
     refused(capsys, sharded, INDEX)
+
+
+@pytest.mark.parametrize("place", ["../{}", "{parent}/{}", "sub/../{}", "..\\{}", "./{}", ".."])
+def test_an_index_may_not_lead_out_of_the_folder(sharded, capsys, place):
+    index = json.loads((sharded / INDEX).read_text())
+    outside = place.format("model-2.safetensors", parent=sharded.parent)
+    (sharded / "sub").mkdir()
+    (sharded / "model-2.safetensors").rename(sharded.parent / "model-2.safetensors")
+    moved = {key: outside if "-2" in file else file for key, file in index["weight_map"].items()}
+    (sharded / INDEX).write_text(json.dumps({"weight_map": moved}))
+    refused(capsys, sharded, INDEX, repr(outside)[:40])
+
+
+def test_a_tensor_in_two_shards(sharded, capsys):
+    first, second = (load_file(sharded / f"model-{n}.safetensors") for n in (1, 2))
+    key = next(iter(first))
+    save_file(second | {key: first[key]}, sharded / "model-2.safetensors")
+    refused(capsys, sharded, key, "model-1.safetensors and again in model-2.safetensors")
+
+
+def test_a_single_file_comes_before_an_index_as_in_hugging_faces_loader(sharded, tmp_path, capsys):
+    good_model(tmp_path / "single")
+    (tmp_path / "single" / FILE).rename(sharded / FILE)
+    (sharded / INDEX).write_text("{")
+    succeeds(capsys, "generate", sharded, *ONE_TOKEN)
 
 
 def test_a_model_of_another_size_than_its_weights(folder, capsys):
