@@ -5,20 +5,20 @@ what the engine reads is fetched: configuration, tokenizer, safetensors. `huggin
 links the files; `transfer.py` moves and checks them. `HF_ENDPOINT` and `HF_TOKEN` work as usual.
 """
 
-import json
 import re
 import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from minillm.config import ModelConfig
 from minillm.errors import InputError, RunError
 from minillm.hub_errors import endpoint, explained, status_of
 from minillm.transfer import RemoteFile, fetch, network_errors
 from minillm.units import gib
+from minillm.weight_files import INDEX, files_in, weight_files
 
 CONFIG_FILES = ("config.json", "generation_config.json")
-INDEX = "model.safetensors.index.json"
 TOKENIZER_FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -28,39 +28,52 @@ TOKENIZER_FILES = (
     "added_tokens.json",
     "chat_template.jinja",
 )
-_SHARD = re.compile(r"-\d+-of-\d+\.safetensors$")
+_PART = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?"
+MAX_ID = 96  # characters
 
 
 def is_hub_id(text: str) -> bool:
-    """Whether `text` is spelt like `owner/name`."""
-    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", text) is not None
+    """Whether `text` is spelt like `owner/name`, by the rules of the Hugging Face hub."""
+    if len(text) > MAX_ID or "--" in text or ".." in text or text.endswith(".git"):
+        return False
+    return re.fullmatch(f"{_PART}/{_PART}", text) is not None
 
 
 def download(hub_id: str, *, config_only: bool = False, recheck: bool = False) -> Path:
     """Make the model available locally and return its folder.
 
-    A complete copy in the cache is used without asking the network. With `recheck` the hub is asked for
-    the newest files, and the bytes that are already here are checked too. Raises InputError for a text
-    that is no hub id; RunError without network, for an unknown or gated model, and for wrong bytes.
+    A copy in the cache that came by this function is used without asking the network; one that another
+    tool left may lack small files, which are fetched if the hub can be reached. With `recheck` the hub is
+    asked for the newest files, and the bytes that are already here are checked too. The configuration
+    comes first: InputError for a model that minillm cannot read, before its weights are fetched. Also
+    InputError for a text that is no hub id; RunError without network, for an unknown or gated model, and
+    for wrong bytes.
     """
     if not is_hub_id(hub_id):
-        raise InputError(f"{hub_id!r} is not a hub id: write it as owner/name, for example Qwen/Qwen3-0.6B")
+        raise InputError(f"{_cut(hub_id)!r} is not a hub id: write it as owner/name, like Qwen/Qwen3-0.6B")
     with explained(hub_id):
         cached = cached_folder(hub_id, config_only)
-        if cached and not recheck:
+        ours = cached is not None and (config_only or _marker(cached).is_file())
+        if ours and not recheck:
             return cached
         try:
             commit, files = _listing(hub_id)
         except network_errors() as error:
-            if cached is None or status_of(error):
+            if cached is None or (recheck and status_of(error)):
                 raise
-            warnings.warn(f"cannot reach {endpoint()}: the copy in the cache is used unchecked", stacklevel=2)
+            lacks = "" if ours else ", it may lack files such as the tokenizer"
+            line = f"cannot reach {endpoint()}: the copy in the cache is used unchecked{lacks}"
+            warnings.warn(line, stacklevel=2)
             return cached
         return _Download(hub_id, commit, files).run(config_only, recheck)
 
 
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_ID else f"{text[:MAX_ID]}…"
+
+
 def cached_folder(hub_id: str, config_only: bool = False) -> Path | None:
-    """The folder of a complete copy in the cache, or None."""
+    """The folder of a copy in the cache with a configuration and all weights, or None."""
     from huggingface_hub import constants, try_to_load_from_cache
 
     config = try_to_load_from_cache(hub_id, "config.json", cache_dir=constants.HF_HUB_CACHE)
@@ -71,20 +84,16 @@ def cached_folder(hub_id: str, config_only: bool = False) -> Path | None:
 
 
 def _has_weights(folder: Path) -> bool:
-    if (folder / INDEX).is_file():
-        return all((folder / name).is_file() for name in shard_names(folder / INDEX))
-    names = [path.name for path in folder.glob("*.safetensors") if path.is_file()]
-    return bool(names) and not any(_SHARD.search(name) for name in names)
-
-
-def shard_names(index: Path) -> list[str]:
-    """The files that a safetensors index names, sorted; RunError if it is not such an index."""
     try:
-        return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError):
-        raise RunError(
-            f"{INDEX} is not a safetensors index (no weight_map): this model cannot be read"
-        ) from None
+        names = files_in(folder)
+    except InputError:  # a damaged index; the hub has a whole one
+        return False
+    return bool(names) and all((folder / name).is_file() for name in names)
+
+
+def _marker(folder: Path) -> Path:
+    """A file that says of a snapshot folder that every file which the hub has for it was fetched."""
+    return folder.parent.parent / f"minillm-{folder.name}.complete"
 
 
 def _listing(hub_id: str) -> tuple[str, dict[str, RemoteFile]]:
@@ -111,17 +120,22 @@ class _Download:
 
         self.storage.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(self.storage / "minillm.lock"):
-            names = self._named(CONFIG_FILES if config_only else CONFIG_FILES + TOKENIZER_FILES + (INDEX,))
-            if "config.json" not in names:
+            if "config.json" not in self.files:
                 raise RunError(
                     f"{self.hub_id} has no config.json on {endpoint()}: it is no Transformers model"
                 )
-            self._bring(names, recheck)
+            folder = self._have(self._named(CONFIG_FILES if config_only else (*CONFIG_FILES, INDEX)), recheck)
+            ModelConfig.from_folder(folder)  # refuses what cannot be read, before gigabytes are fetched
             if not config_only:
-                weights = self._weights()
-                self._bring(weights, recheck)
-                names = names + weights
-            return self._linked(names)
+                weights = self._weights(folder / INDEX)
+                self._have(self._named(TOKENIZER_FILES) + weights, recheck)
+                _marker(folder).touch()
+            return folder
+
+    def _have(self, names: list[str], recheck: bool) -> Path:
+        """Fetch what is missing of `names`, then link all; returns the snapshot's folder."""
+        self._bring(names, recheck)
+        return self._linked(names)
 
     @property
     def storage(self) -> Path:
@@ -135,11 +149,8 @@ class _Download:
     def _blob(self, name: str) -> Path:
         return self.storage / "blobs" / self.files[name].digest
 
-    def _weights(self) -> list[str]:
-        if INDEX not in self.files:
-            names = [name for name in self.files if name.endswith(".safetensors") and "/" not in name]
-        else:
-            names = shard_names(self._blob(INDEX))
+    def _weights(self, index: Path) -> list[str]:
+        names = weight_files(self.files, index)
         if not names:
             raise RunError(
                 f"{self.hub_id} has no safetensors weights on {endpoint()}: choose a model that has"

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from minillm import presets
+from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 
@@ -35,15 +36,16 @@ class ModelSource:
 def find_model(model: str | Path, config_only: bool = False) -> ModelSource:
     """Resolve `model`; downloads a hub id (its configuration alone with `config_only`).
 
-    Raises InputError for an unknown name, a missing folder or a bad configuration, RunError when a
-    download fails.
+    A `pathlib.Path` is always a folder. Of a str, the shipped names come first (`./tiny` is the folder of
+    that name), then `random:`, then a folder that exists, then a hub id. Raises InputError for an unknown
+    name, a missing folder, a file or a bad configuration, RunError when a download fails.
     """
     if not isinstance(model, str | Path) or not str(model):
         raise InputError(f"model is {model!r}: give a folder, a hub id, tiny or random:NAME")
     name = str(model)
-    if name.startswith(RANDOM):
+    if isinstance(model, str) and name.startswith(RANDOM):
         return ModelSource(name, presets.load(name.removeprefix(RANDOM)), None)
-    folder = _folder(name, config_only)
+    folder = _existing(model) if isinstance(model, Path) else _folder(name, config_only)
     return ModelSource(name, ModelConfig.from_folder(folder), folder)
 
 
@@ -52,9 +54,21 @@ def _folder(name: str, config_only: bool) -> Path:
         return shipped_folder(name)
     from minillm import hub
 
-    if Path(name).is_dir() or not hub.is_hub_id(name):
-        return Path(name)
+    folder = _existing(Path(name))
+    if folder.is_dir() or not hub.is_hub_id(name):
+        return folder
     return hub.download(name, config_only=config_only)
+
+
+def _existing(folder: Path) -> Path:
+    """`folder`, there or not; InputError for a file, and for what the system refuses to look at."""
+    try:
+        is_file = folder.exists() and not folder.is_dir()
+    except OSError as error:
+        raise InputError(f"cannot look for a folder {shown(str(folder))}: {error.strerror}") from None
+    if is_file:
+        raise InputError(f"{str(folder)!r} is a file: give its folder")
+    return folder
 
 
 def shipped_folder(name: str) -> Path:

@@ -11,8 +11,6 @@ import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-COMMIT = "c0ffee" + "0" * 34
-
 
 @dataclass
 class Request:
@@ -64,6 +62,11 @@ class StandInHub:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.server.server_port}"
 
+    @property
+    def commit(self) -> str:
+        """The revision: another one when a file changed, as on a real hub."""
+        return _git_sha1("".join(f"{name} {self.digest(name)} " for name in sorted(self.files)).encode())
+
     def requests(self, name: str) -> list[Request]:
         """The requests for the bytes of a file."""
         return [
@@ -88,7 +91,7 @@ class StandInHub:
             if self.is_large(name):
                 entry["lfs"] = {"sha256": self.digest(name), "size": len(content), "pointerSize": 134}
             siblings.append(entry)
-        return {"_id": "0", "id": self.model, "modelId": self.model, "sha": COMMIT, "siblings": siblings}
+        return {"_id": "0", "id": self.model, "modelId": self.model, "sha": self.commit, "siblings": siblings}
 
     def tree(self) -> list[dict]:
         entries = []
@@ -161,7 +164,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = self.hub.files[name]
         self.send_response(206 if first else 200)
         self.send_header("ETag", f'"{self.hub.digest(name)}"')
-        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("X-Repo-Commit", self.hub.commit)
         self.send_header("Content-Length", str(len(content) - first))
         if self.hub.is_large(name):
             self.send_header("X-Linked-ETag", f'"{self.hub.digest(name)}"')

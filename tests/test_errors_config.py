@@ -1,13 +1,16 @@
 """Bad folders and configurations, through the command line and the API; each after the good one answered."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
-from command_line import fails, good_model, succeeds
+from command_line import VOCABULARY, fails, good_model, succeeds
 from conftest import edit_config, make_reference
 
 from minillm import LLM
 from minillm.errors import InputError
+from minillm.model_source import find_model, shipped_folder
 
 ONE_TOKEN = ("--prompt", "Hi", "--max-new-tokens", "1")
 
@@ -35,7 +38,7 @@ def test_no_folder(folder, capsys):
 
 
 def test_a_file_is_no_folder(folder, capsys):
-    refused(capsys, folder / "model.safetensors", "model.safetensors")
+    refused(capsys, folder / "model.safetensors", "model.safetensors", "is a file", "give its folder")
 
 
 def test_no_config(folder, capsys):
@@ -220,6 +223,32 @@ def test_a_name_that_is_nothing(capsys, tmp_path, monkeypatch, model):
     good_model(tmp_path / "here")
     succeeds(capsys, "generate", "here", *ONE_TOKEN)
     refused(capsys, model, repr(model), "hub id")
+
+
+@pytest.mark.parametrize("name", ["tiny", "random:Qwen3-8B", "someone/model"])
+def test_a_path_is_always_a_folder(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"no folder '{name}'"):
+        find_model(Path(name))
+    shutil.copytree(good_model(tmp_path / "good"), name)
+    assert find_model(Path(name)).config.vocab_size == VOCABULARY
+
+
+def test_of_a_text_the_shipped_name_wins_and_a_path_does_not(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    good_model(tmp_path / "tiny")
+    assert find_model("tiny").folder == shipped_folder("tiny")
+    assert find_model("./tiny").config.vocab_size == VOCABULARY
+
+
+def test_a_file_spelt_like_a_hub_id_is_not_looked_up(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    refused(capsys, f"{folder.name}/config.json", "is a file", "give its folder")
+
+
+def test_a_name_too_long_for_the_system(folder, capsys):
+    line = fails(capsys, 2, "plan", "x" * 5000, says=("xxxx", "folder"))
+    assert len(line) < 250
 
 
 @pytest.mark.parametrize("model", [None, 5, b"tiny"])
