@@ -2,14 +2,17 @@
 
 GIB = 2**30
 MIB = 2**20
+KIB = 2**10
 GB = 10**9
 
 
 def gib(num_bytes: int) -> str:
-    """A memory size, "15.26 GiB"; below 1 GiB in MiB, "12.0 MiB"."""
+    """A memory size, "15.26 GiB"; smaller ones in MiB, "12.0 MiB", or KiB, "4.0 KiB"."""
     if abs(num_bytes) >= GIB:
         return f"{num_bytes / GIB:.2f} GiB"
-    return f"{num_bytes / MIB:.1f} MiB"
+    if abs(num_bytes) >= MIB:
+        return f"{num_bytes / MIB:.1f} MiB"
+    return f"{num_bytes / KIB:.1f} KiB"
 
 
 def gb_s(bytes_per_second: float) -> str:

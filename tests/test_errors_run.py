@@ -29,7 +29,7 @@ def test_not_enough_memory(folder, capsys, monkeypatch):
     succeeds(capsys, "generate", folder, *ASK)
     monkeypatch.setattr(memory, "available_bytes", lambda: weights // 2)
     line = fails(capsys, 1, "generate", folder, *ASK, says=("memory", "available", "smaller"))
-    assert line.count(" MiB") == 2
+    assert line.count("iB ") == 2
     with pytest.raises(RunError, match="memory"):
         LLM(folder)
 

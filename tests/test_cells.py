@@ -1,0 +1,45 @@
+"""Notebooks as plain scripts: cells in order, in their folder, with or without widgets."""
+
+import json
+import sys
+
+import pytest
+
+from experiments import cells
+from minillm.errors import InputError
+
+
+def write(path, *sources):
+    made = [{"cell_type": "code", "source": [source]} for source in sources]
+    path.write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": ["1 +"]}, *made]}))
+    return path
+
+
+def test_cells_share_names_and_run_in_the_notebooks_folder(tmp_path):
+    (tmp_path / "beside.txt").write_text("here")
+    notebook = write(tmp_path / "a.ipynb", "x = open('beside.txt').read()", "y = x + '!'")
+    assert cells.run(notebook)["y"] == "here!"
+
+
+def test_a_failing_cell_is_named_and_later_ones_do_not_run(tmp_path):
+    notebook = write(tmp_path / "a.ipynb", "x = 1", "x / 0", "open('ran', 'w')")
+    with pytest.raises(ZeroDivisionError) as caught:
+        cells.run(notebook)
+    assert "a.ipynb, cell 2" in str(caught.traceback[-1].path)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_without_ipywidgets_a_widgets_function_runs_once_with_its_first_values(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipywidgets", cells.stand_in())
+    notebook = write(
+        tmp_path / "a.ipynb",
+        "from ipywidgets import Dropdown, FloatLogSlider, interact\ncalls = []",
+        "slider = FloatLogSlider(value=50, min=1); slider.layout.width = '440px'",
+        "_ = interact(lambda **now: calls.append(now), a=Dropdown(options=['x', 'y']), b=slider, c=[3, 4])",
+    )
+    assert cells.run(notebook)["calls"] == [{"a": "x", "b": 50, "c": 3}]
+
+
+def test_a_missing_notebook_is_named():
+    with pytest.raises(InputError, match=r"no notebook 'nowhere\.ipynb'"):
+        cells.run(cells.Path("nowhere.ipynb"))
