@@ -1,8 +1,8 @@
 """Text to token ids and back, and the chat template: transformers' tokenizer behind three methods."""
 
-import logging
 from pathlib import Path
 
+from minillm.checks import shown
 from minillm.errors import InputError
 
 FILES = ("tokenizer.json", "tokenizer_config.json")
@@ -15,14 +15,14 @@ class Tokenizer:
     """
 
     def __init__(self, folder: str | Path):
-        logging.getLogger("transformers").setLevel(logging.ERROR)
         from transformers import AutoTokenizer  # seconds to import, and not needed for token-id prompts
 
         try:
-            self.backend = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+            self.backend = AutoTokenizer.from_pretrained(
+                str(folder), local_files_only=True, trust_remote_code=False
+            )
         except Exception as error:  # transformers raises many kinds for a damaged file
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(f"the tokenizer in {str(folder)!r} cannot be read: {reason}") from None
+            raise InputError(f"the tokenizer in {str(folder)!r} cannot be read: {_reason(error)}") from None
 
     @classmethod
     def find(cls, folder: str | Path) -> "Tokenizer | None":
@@ -39,7 +39,8 @@ class Tokenizer:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise InputError(f"the text is not Unicode at character {error.start}: remove it") from None
-        return self.backend(text)["input_ids"]
+        # Not verbose: a text beyond the context gets an error of ours, not the library's line as well.
+        return self.backend(text, verbose=False)["input_ids"]
 
     def decode(self, token_ids: list[int]) -> str:
         """Ids to text; special tokens are left out, bytes that are no character become U+FFFD."""
@@ -48,9 +49,33 @@ class Tokenizer:
     def chat(
         self, messages: list[dict], tools: list | None = None, add_generation_prompt: bool = True
     ) -> str:
-        """The model's own chat template applied; InputError when it has none."""
+        """The model's own chat template applied.
+
+        Raises InputError when it has none, for messages that are none, and for what the template refuses.
+        """
         if not self.backend.chat_template:
             raise InputError("this model has no chat template: give a plain prompt, without --chat")
-        return self.backend.apply_chat_template(
-            messages, tools=tools, add_generation_prompt=add_generation_prompt, tokenize=False
-        )
+        check_messages(messages)
+        try:
+            return self.backend.apply_chat_template(
+                messages, tools=tools, add_generation_prompt=add_generation_prompt, tokenize=False
+            )
+        except Exception as error:  # a template is a program of the model's makers: it may raise anything
+            raise InputError(f"the chat template cannot render these messages: {_reason(error)}") from None
+
+
+def check_messages(messages: list[dict]) -> None:
+    """Raise InputError, with the message's place, unless each has a role and a text (or tool calls)."""
+    if not isinstance(messages, list | tuple) or not messages:
+        raise InputError(f"messages are {shown(messages)}: give a list of objects with role and content")
+    for index, message in enumerate(messages):
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise InputError(f"message {index} is {shown(message)}: give an object with role and content")
+        content = message.get("content")
+        if not isinstance(content, str) and not (content is None and message.get("tool_calls")):
+            raise InputError(f"message {index} has content {shown(content)}: it must be a text")
+
+
+def _reason(error: Exception) -> str:
+    """What a library's error says, on one line of bounded length."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]

@@ -82,3 +82,18 @@ def prompts_file(path: Path, *rows: dict) -> Path:
     """A file of JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def interrupt_after(monkeypatch, decodes: int) -> None:
+    """Ctrl-C in the step after so many decode steps; the later ones work again."""
+    from minillm.engine import Engine
+
+    decode, steps = Engine._decode, []
+
+    def interrupted(self, *arguments):
+        steps.append(1)
+        if len(steps) == decodes + 1:
+            raise KeyboardInterrupt
+        decode(self, *arguments)
+
+    monkeypatch.setattr(Engine, "_decode", interrupted)

@@ -5,11 +5,14 @@ import json
 from dataclasses import fields
 
 import pytest
-from command_line import good_model, prompts_file, succeeds
+from command_line import fails, good_model, interrupt_after, prompts_file, succeeds
 
 from minillm import LLM, SamplingParams
+from minillm.__main__ import main
 from minillm.cli import options
 from minillm.cli.parser import make_parser
+from minillm.engine import MAX_GROUP
+from minillm.errors import RunError
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +30,7 @@ def test_options_are_the_keywords_of_llm():
 
 def test_options_are_the_fields_of_sampling_params():
     of_class = {field.name: field.default for field in fields(SamplingParams)}
-    of_class.pop("seed")  # its name is LLM's too: one option, given to both
+    of_class.pop("seed")  # --seed is LLM's, which gives each request one of its own
     assert {o.keyword: o.default for o in options.SAMPLING_OPTIONS} == of_class
 
 
@@ -67,7 +70,8 @@ def test_every_option_reaches_the_api_under_its_keyword(command):
             argv, wanted[option.keyword] = [*argv, option.name, text], value
     args = make_parser().parse_args(argv)
     assert options.llm_keywords(args) | options.sampling_keywords(args) == wanted
-    assert options.sampling_keywords(args)["seed"] == options.llm_keywords(args)["seed"] == 7
+    assert options.llm_keywords(args)["seed"] == 7
+    assert "seed" not in options.sampling_keywords(args)
 
 
 def test_stop_can_be_given_again():
@@ -99,7 +103,7 @@ def test_json_holds_what_the_api_gives(model, tmp_path, capsys):
     settings = ("--max-new-tokens", "6", "--temperature", "0.8", "--seed", "5")
     lines = succeeds(capsys, "generate", model, "--prompts", file, "--json", *settings).splitlines()
     rows = [json.loads(line) for line in lines]
-    params = SamplingParams(max_tokens=6, temperature=0.8, seed=5)
+    params = SamplingParams(max_tokens=6, temperature=0.8)
     with LLM(model, seed=5) as llm:
         outputs = llm.generate(["one", [1, 2, 3]], params)
     for index, (row, output) in enumerate(zip(rows, outputs, strict=True)):
@@ -115,6 +119,47 @@ def test_json_holds_what_the_api_gives(model, tmp_path, capsys):
         assert metrics["ttft_s"] == metrics["prefill_latency_s"] > 0
         assert metrics["decode_tokens_per_s"] > 0
         assert metrics["peak_memory_bytes"] is None
+
+
+def many_prompts(path):
+    return prompts_file(path, *({"token_ids": [1 + i % 7, 2]} for i in range(MAX_GROUP + 2)))
+
+
+def test_a_file_of_many_prompts_is_answered_as_in_one_call(model, tmp_path, capsys):
+    file = many_prompts(tmp_path / "p.jsonl")
+    settings = ("--max-new-tokens", "3", "--temperature", "2", "--seed", "0", "--json")
+    rows = list(
+        map(json.loads, succeeds(capsys, "generate", model, "--prompts", file, *settings).splitlines())
+    )
+    with LLM(model, seed=0) as llm:
+        prompts = [[1 + i % 7, 2] for i in range(MAX_GROUP + 2)]
+        outputs = llm.generate(prompts, SamplingParams(max_tokens=3, temperature=2.0))
+    assert [row["token_ids"] for row in rows] == [output.token_ids for output in outputs]
+    assert [row["index"] for row in rows] == list(range(MAX_GROUP + 2))
+    assert rows[0]["token_ids"] != rows[7]["token_ids"], "equal prompts draw differently"
+
+
+def test_an_error_later_loses_no_answer(model, tmp_path, capsys, monkeypatch):
+    generate, calls = LLM.generate, []
+
+    def second_fails(self, prompts, params):
+        calls.append(len(prompts))
+        if len(calls) == 2:
+            raise RunError("no memory left")
+        return generate(self, prompts, params)
+
+    monkeypatch.setattr(LLM, "generate", second_fails)
+    command = ["generate", str(model), "--prompts", str(many_prompts(tmp_path / "p.jsonl")), "--json"]
+    assert main([*command, "--max-new-tokens", "1"]) == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(row)["index"] for row in out.splitlines()] == list(range(MAX_GROUP))
+    assert err == "minillm: error: no memory left\n"
+
+
+def test_every_prompt_is_checked_before_the_first_is_answered(model, tmp_path, capsys):
+    rows = [{"token_ids": [1]}] * (MAX_GROUP + 1)
+    file = prompts_file(tmp_path / "p.jsonl", *rows, {"token_ids": [999]})
+    fails(capsys, 2, "generate", model, "--prompts", file, says=(f"line {MAX_GROUP + 2} has token id 999",))
 
 
 def test_a_rate_that_is_undefined_is_null(model, capsys):
@@ -160,24 +205,25 @@ def test_a_file_may_have_blank_lines_a_mark_at_its_start_and_lines_ends_of_windo
         ]
 
 
+def test_ctrl_c_writes_also_what_was_held_back(model, capsys, monkeypatch):
+    with LLM(model) as llm:
+        (output,) = llm.generate("Hi", SamplingParams(max_tokens=4))
+    stop = output.text[-1] + "never"  # the last character may begin it, so it is not shown at once
+    command = ["generate", str(model), "--prompt", "Hi", "--stop", stop]
+    interrupt_after(monkeypatch, decodes=3)
+    assert main(command) == 130
+    out, err = capsys.readouterr()
+    assert out == output.text + "\n"
+    assert err == "minillm: interrupted: the text so far is kept\n"
+
+
 def test_ctrl_c_among_several_prompts_prints_what_is_there_and_gives_130(
     model, tmp_path, capsys, monkeypatch
 ):
-    from minillm.__main__ import main
-    from minillm.engine import Engine
-
-    decode, steps = Engine._decode, []
-
-    def interrupted(self, active, cache):
-        steps.append(len(active))
-        if len(steps) > 3:
-            raise KeyboardInterrupt
-        decode(self, active, cache)
-
     file = prompts_file(tmp_path / "p.jsonl", {"turns": ["one"]}, {"turns": ["two"]})
     command = ["generate", str(model), "--prompts", str(file), "--max-new-tokens", "9", "--json"]
     whole = [json.loads(line) for line in succeeds(capsys, *command).splitlines()]
-    monkeypatch.setattr(Engine, "_decode", interrupted)
+    interrupt_after(monkeypatch, decodes=3)
     assert main(command) == 130
     out, err = capsys.readouterr()
     assert err == "minillm: interrupted: the text so far is kept\n"

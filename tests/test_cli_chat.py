@@ -4,11 +4,10 @@ import io
 import sys
 
 import pytest
-from command_line import fails, good_model, succeeds
+from command_line import fails, good_model, interrupt_after, succeeds
 
 from minillm import LLM
 from minillm.__main__ import main
-from minillm.engine import Engine
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +56,29 @@ def test_a_system_message_comes_first_and_the_end_of_input_ends_it(talk):
 
 
 def test_ctrl_c_cuts_the_answer_and_the_conversation_goes_on(talk, monkeypatch):
-    decode, steps = Engine._decode, []
-
-    def interrupted(self, active, cache):
-        steps.append(1)
-        if len(steps) == 3:
-            raise KeyboardInterrupt
-        decode(self, active, cache)
-
     whole, _ = talk("Hi\n")
-    monkeypatch.setattr(Engine, "_decode", interrupted)
+    interrupt_after(monkeypatch, decodes=2)
     out, turns = talk("Hi\nAnd?\n")
     kept = turns[1][1]["content"]
     assert whole.startswith(kept)
     assert len(kept) < len(whole.strip("\n"))
     assert out.startswith(f"{kept} …\n")
+
+
+def test_ctrl_c_keeps_also_what_was_held_back(talk, monkeypatch):
+    whole, _ = talk("Hi\n")
+    text = whole.removesuffix("\n")
+    interrupt_after(monkeypatch, decodes=4)
+    out, turns = talk("Hi\nAnd?\n", "--max-new-tokens", "50", "--stop", text[-1] + "never")
+    assert out.startswith(f"{text} …\n")
+    assert turns[1][1]["content"] == text
+
+
+def test_clear_forgets_all_but_the_system_message(talk):
+    system, hi = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
+    _, turns = talk("Hi\nHi\n/clear\nHi\n", "--system", "Be brief.")
+    assert [len(turn) for turn in turns] == [2, 4, 2]
+    assert turns[2] == [system, hi]
 
 
 def test_ctrl_c_at_the_prompt_ends_it_with_130(model, monkeypatch, capsys):
@@ -83,12 +90,12 @@ def test_ctrl_c_at_the_prompt_ends_it_with_130(model, monkeypatch, capsys):
     assert main(["chat", str(model)]) == 130
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.count("\n") == 1
+    assert err == "minillm: interrupted: the work was cut short\n"
 
 
 def test_a_message_beyond_the_context_is_one_line(model, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 600))
-    fails(capsys, 2, "chat", model, says=("context of 512", "shorten"))
+    fails(capsys, 2, "chat", model, says=("context of 512", "shorten", "/clear"))
 
 
 def test_on_a_terminal_it_is_told_and_the_conversation_goes_on(model, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """What only a process of its own can show: start-up, a signal, a closed pipe, the traceback."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import time
 from subprocess import PIPE
 
 import pytest
-from command_line import good_model
+from command_line import CONTEXT, good_model
 from conftest import edit_config
 
 from minillm import LLM, SamplingParams
@@ -102,6 +103,40 @@ def test_closed_streams_change_nothing_else():
     assert subprocess.run(["sh", "-c", f"{plan} 2>&-"], stdout=PIPE, timeout=60).stdout == whole
     silent = subprocess.run(["sh", "-c", f"{plan} >&-"], stderr=PIPE, timeout=60)
     assert (silent.returncode, silent.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell that can close a stream")
+def test_a_closed_stdin_is_the_end_of_the_input(endless):
+    chat = f"'{sys.executable}' -m minillm chat '{endless}' <&-"
+    done = subprocess.run(["sh", "-c", chat], capture_output=True, env=ENVIRONMENT, timeout=180)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_bytes_on_stdin_that_are_no_text_are_one_line(endless):
+    command = [*PROGRAM, "chat", str(endless), "--max-new-tokens", "1"]
+    for text, status, lines in (("é".encode(), 0, 0), (b"abc\xff\n", 2, 1)):
+        done = subprocess.run(command, input=text, capture_output=True, env=ENVIRONMENT, timeout=180)
+        assert (done.returncode, done.stderr.count(b"\n")) == (status, lines)
+    assert b"not Unicode at character" in done.stderr
+
+
+def test_a_prompt_beyond_the_tokenizers_limit_gets_our_line_alone(tmp_path):
+    folder = good_model(tmp_path / "model")
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"model_max_length": CONTEXT}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    done = run("generate", folder, "--prompt", "x" * (CONTEXT + 1))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"minillm: error: --prompt has {CONTEXT + 1} tokens")
+    assert done.stderr.count("\n") == 1
+
+
+def test_an_error_that_nobody_reads_keeps_its_status():
+    reading, writing = os.pipe()
+    os.close(reading)
+    for argv, status in ((["plan", "random:no-such-model"], 2), (["plan", "random:Qwen3-0.6B"], 0)):
+        done = subprocess.run([*PROGRAM, *argv], stdout=PIPE, stderr=writing, timeout=180)
+        assert done.returncode == status
+    os.close(writing)
 
 
 def test_the_traceback_is_shown_with_debug_and_only_then():

@@ -53,6 +53,63 @@ def test_chat_without_a_tokenizer(bare, model, capsys):
     fails(capsys, 2, "generate", bare, "--prompt", "Hi", "--chat", *SHORT, says=("tokenizer", str(bare)))
 
 
+def test_chat_with_ids_alone(model, bare, ask, capsys, tmp_path):
+    both = prompts_file(tmp_path / "both.jsonl", {"turns": ["Hi"], "token_ids": [1, 2]})
+    ids = prompts_file(tmp_path / "ids.jsonl", {"turns": ["Hi"]}, {"token_ids": [1, 2]})
+    succeeds(capsys, "generate", model, "--prompts", both, "--chat", *SHORT)
+    succeeds(capsys, "generate", bare, "--prompts", both, *SHORT)
+    fails(capsys, 2, "generate", model, "--prompts", ids, "--chat", says=("ids.jsonl line 2", "--chat"))
+    fails(capsys, 2, "generate", bare, "--prompts", both, "--chat", says=("both.jsonl line 1", "tokenizer"))
+
+
+HI = {"role": "user", "content": "Hi"}
+CALL = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "named"),
+    [
+        ([], "messages are"),
+        ("hello", "messages are 'hello'"),
+        (None, "messages are None"),
+        ([HI, "hello"], "message 1 is 'hello'"),
+        ([{"content": "Hi"}], "message 0"),
+        ([{"role": 5, "content": "Hi"}], "message 0"),
+        ([HI, {"role": "user"}], "message 1 has content None"),
+        ([HI, {"role": "user", "content": None}], "message 1 has content None"),
+        ([{"role": "user", "content": 5}], "message 0 has content 5"),
+        ([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}], "message 0 has content"),
+        ([{"role": "user", "content": "a\ud800"}], "not Unicode"),
+    ],
+)
+def test_messages_that_are_none(model, messages, named):
+    with LLM(model) as llm:
+        assert llm.chat_prompt([HI]) == llm.chat_prompt((HI,))
+        assert len(llm.chat_prompt([HI, CALL])) > len(llm.chat_prompt([HI]))
+        with pytest.raises(InputError, match=named) as caught:
+            llm.chat_prompt(messages)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ 1 / 0 }}", "{% if %}", "{{ raise_exception('no') }}", "{{ m.n.o }}"]
+)
+def test_a_template_that_fails_is_an_error_of_the_models(tmp_path, template, capsys):
+    folder = good_model(tmp_path / "broken")
+    settings = json.loads((folder / "tokenizer_config.json").read_text()) | {"chat_template": template}
+    succeeds(capsys, "generate", folder, "--prompt", "Hi", "--chat", *SHORT)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    fails(capsys, 2, "generate", folder, "--prompt", "Hi", "--chat", *SHORT, says=("chat template cannot",))
+
+
+def test_tools_that_are_none(model):
+    with LLM(model) as llm:
+        tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+        assert llm.chat_prompt([HI], tools=[tool])
+        with pytest.raises(InputError, match="chat template cannot render"):
+            llm.chat_prompt([HI], tools=[5])
+
+
 def test_chat_without_a_template(model, tmp_path, capsys):
     folder = good_model(tmp_path / "plain")
     settings = json.loads((folder / "tokenizer_config.json").read_text())
@@ -82,7 +139,7 @@ def test_a_prompt_as_long_as_the_context_is_answered_and_one_longer_is_not(model
 def test_a_token_id_out_of_range(bare, ask, token):
     last = f'{{"token_ids": [{VOCABULARY - 1}]}}'
     line = ask(last, f'{{"token_ids": [1, {token}]}}', to=bare, says=(str(token), f"0 to {VOCABULARY - 1}"))
-    assert "prompt 1" in line, "the first prompt is good"
+    assert "prompts.jsonl line 2" in line, "the first prompt is good"
 
 
 def test_bytes_that_are_no_text(model, capsys):
@@ -150,6 +207,12 @@ def test_the_file_is_missing_or_a_folder(model, tmp_path, capsys, ask):
         fails(capsys, 2, "generate", model, "--prompts", path, says=(str(path), "cannot read"))
 
 
+@pytest.mark.parametrize("name", ["", "x" * 5000])
+def test_a_name_that_is_no_files(model, capsys, name):
+    line = fails(capsys, 2, "generate", model, "--prompts", name, says=("prompts file", repr(name)[:20]))
+    assert len(line) < 200
+
+
 def test_the_file_is_not_utf8(ask):
     ask('{"turns": ["é"]}', b'{"turns": ["\xe9"]}', says=("prompts.jsonl line 2", "UTF-8"))
 
@@ -180,6 +243,7 @@ def test_the_file_holds_no_prompt(ask, empty):
         ('{"turns": ["Hi"], "token_ids": {}}', "token_ids"),
         ('{"turns": ["\\ud800"]}', "turns"),
         ("[" * 100_000, "JSON"),
+        ('{"token_ids": [%s]}' % ("9" * 5000), "digits"),
         ('{"turns": ["Hi"]} {"turns": ["Hi"]}', "JSON"),
     ],
 )

@@ -7,20 +7,24 @@ from minillm.cli.options import llm_keywords, sampling_keywords
 from minillm.cli.terminal import complain, write
 from minillm.errors import InputError
 
-EXIT = "/exit"
+EXIT, CLEAR = "/exit", "/clear"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Talk until /exit or the end of the input; Ctrl-C cuts an answer. Returns the exit status."""
+    """Talk until /exit or the end of the input; /clear starts anew, Ctrl-C cuts an answer.
+
+    Returns the exit status.
+    """
     from minillm import LLM, SamplingParams
 
     params = SamplingParams(**sampling_keywords(args))
     with LLM(args.model, **llm_keywords(args)) as llm:
         if llm.tokenizer is None:
             raise InputError(f"{args.model} has no tokenizer: chat needs one, choose another model")
-        messages = [{"role": "system", "content": args.system}] if args.system else []
+        start = [{"role": "system", "content": args.system}] if args.system else []
+        messages = start
         while (text := _next_message()) is not None:
-            messages = _turn(llm, params, messages, text)
+            messages = start if text == CLEAR else _turn(llm, params, messages, text)
     return 0
 
 
@@ -41,7 +45,7 @@ def _turn(llm, params, messages: list[dict], text: str) -> list[dict]:
     """The conversation with `text` and its answer; as it was if the message cannot be answered."""
     asked = [*messages, {"role": "user", "content": text}]
     try:
-        answer = _answer(llm, params, llm.chat_prompt(asked))
+        answer = _answer(llm, params, _prompt(llm, asked))
     except InputError as error:
         if not sys.stdin.isatty():
             raise
@@ -50,13 +54,26 @@ def _turn(llm, params, messages: list[dict], text: str) -> list[dict]:
     return [*asked, {"role": "assistant", "content": answer}]
 
 
+def _prompt(llm, messages: list[dict]) -> list[int]:
+    prompt = llm.chat_prompt(messages)
+    if len(prompt) > llm.max_model_len:
+        raise InputError(
+            f"the conversation has {len(prompt)} tokens, more than the context of {llm.max_model_len}: "
+            f"shorten the message, or forget what was said with {CLEAR}"
+        )
+    return prompt
+
+
 def _answer(llm, params, prompt: list[int]) -> str:
-    parts = []
+    answer = ""
     try:
         for chunk in llm.stream(prompt, params):
-            parts.append(chunk.text)
+            answer += chunk.text
             write(chunk.text)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        for output in getattr(stop, "outputs", []):  # what was held back as a possible stop string
+            write(output.text[len(answer) :])
+            answer = output.text
         write(" …")
     write("\n")
-    return "".join(parts)
+    return answer

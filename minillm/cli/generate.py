@@ -2,17 +2,19 @@
 
 import argparse
 import json
+from dataclasses import replace
 
 from minillm.cli import prompts
 from minillm.cli.options import llm_keywords, sampling_keywords
 from minillm.cli.terminal import write
+from minillm.sampling_params import MAX_SEED
 
 CUT = "the text so far is kept"
 
 
 def run(args: argparse.Namespace) -> int:
     """Answer the prompts of `args`; returns the exit status."""
-    asked = prompts.from_file(args.prompts) if args.prompts else [prompts.from_text(args.prompt)]
+    asked = prompts.from_file(args.prompts) if args.prompts is not None else [prompts.from_text(args.prompt)]
     from minillm import LLM, SamplingParams  # after the file is known to be good: LLM imports torch
 
     params = SamplingParams(**sampling_keywords(args))
@@ -28,26 +30,44 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _stream(llm, prompt, params) -> None:
-    chunks = llm.stream(prompt, params)  # a bad prompt is refused here, before anything is written
+    text = tokens = 0  # characters and tokens shown
     try:
-        for chunk in chunks:
-            write(chunk.text if llm.tokenizer else " ".join(map(str, chunk.token_ids)) + " ")
-    except KeyboardInterrupt:
+        for chunk in llm.stream(prompt, params):
+            write(chunk.text if llm.tokenizer else _spaced(chunk.token_ids))
+            text, tokens = text + len(chunk.text), tokens + len(chunk.token_ids)
+    except KeyboardInterrupt as stop:
+        for output in getattr(stop, "outputs", []):  # what was held back as a possible stop string
+            write(output.text[text:] if llm.tokenizer else _spaced(output.token_ids[tokens:]))
         raise KeyboardInterrupt(CUT) from None
     finally:
         write("\n")
 
 
+def _spaced(token_ids: list[int]) -> str:
+    return "".join(f"{token_id} " for token_id in token_ids)
+
+
 def _all(llm, inputs, params, show) -> None:
-    cut = False
+    """Answer group after group and print each as it is done: an error later loses no answer."""
+    from minillm.engine import MAX_GROUP
+
+    for start in range(0, len(inputs), MAX_GROUP):
+        group = inputs[start : start + MAX_GROUP]
+        # The seeds that one call with all prompts would give.
+        seeds = [(llm.seed + start + place) & MAX_SEED for place in range(len(group))]
+        outputs, cut = _answers(llm, group, [replace(params, seed=seed) for seed in seeds])
+        for place, output in enumerate(outputs, start):
+            show(place, len(inputs), output)
+        if cut:
+            raise KeyboardInterrupt(CUT)
+
+
+def _answers(llm, group, params) -> tuple[list, bool]:
+    """The answers, and whether Ctrl-C cut them."""
     try:
-        outputs = llm.generate(inputs, params)
+        return llm.generate(group, params), False
     except KeyboardInterrupt as stop:
-        cut, outputs = True, getattr(stop, "outputs", [])
-    for index, output in enumerate(outputs):
-        show(index, len(inputs), output)
-    if cut:
-        raise KeyboardInterrupt(CUT)
+        return getattr(stop, "outputs", []), True
 
 
 def _print_json(index: int, _: int, output) -> None:

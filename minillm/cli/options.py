@@ -62,7 +62,13 @@ LLM_OPTIONS = (
     Option("slots", None, "layer slots that streaming uses: 1 or 2", kind=whole, metavar="N"),
     Option("gpu_memory_gib", None, "most GPU memory to use, in GiB", kind=number, metavar="GIB"),
     Option("quantize", None, "format that weights are quantised to", metavar="FORMAT"),
-    Option("max_model_len", None, "most tokens in a sequence, prompt and answer", kind=whole, metavar="N"),
+    Option(
+        "max_model_len",
+        None,
+        "most tokens that a request stores: all but the last new one",
+        kind=whole,
+        metavar="N",
+    ),
     Option("link_gb_s", None, "speed of the emulated link, in GB/s", kind=number, metavar="GB_S"),
     Option("seed", 0, "of random weights, and of sampling", kind=whole, metavar="N"),
 )
@@ -108,6 +114,5 @@ def llm_keywords(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def sampling_keywords(args: argparse.Namespace) -> dict[str, Any]:
-    """Keywords for `SamplingParams`; `--seed` is the sampling seed too, as its name is the same."""
-    seed = {"seed": args.seed} if hasattr(args, "seed") else {}
-    return given(args, SAMPLING_OPTIONS) | seed
+    """Keywords for `SamplingParams`; `--seed` is LLM's, from which each request gets a seed of its own."""
+    return given(args, SAMPLING_OPTIONS)

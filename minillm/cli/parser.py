@@ -27,7 +27,14 @@ def make_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"minillm {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _generate(_command(commands, "generate", "answer one prompt or a file of prompts", MODEL_HELP))
-    _chat(_command(commands, "chat", "talk with a model; /exit or end of input ends it", MODEL_HELP))
+    _chat(
+        _command(
+            commands,
+            "chat",
+            "talk with a model; /clear starts anew, /exit or the end of input ends it",
+            MODEL_HELP,
+        )
+    )
     _command(commands, "download", "fetch a model from the hub, or check the copy that is here", None)
     plan = _command(commands, "plan", "say what a model consists of and the memory it needs", MODEL_HELP)
     add_options(plan, "options", PLAN_OPTIONS)

@@ -5,32 +5,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from minillm.checks import shown
 from minillm.errors import InputError
+from minillm.prompts import read_one
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """Text, token ids or both; never neither."""
+    """Text, token ids or both; never neither. `where` names it in errors."""
 
+    where: str
     text: str | None
     token_ids: list[int] | None = None
 
-    def for_model(self, llm, chat: bool) -> str | list[int]:
-        """What to give to `llm`: the text if there is one and the model has a tokenizer, else the ids.
+    def for_model(self, llm, chat: bool) -> list[int]:
+        """Checked token ids for `llm`: of the text if there is one and the model has a tokenizer.
 
         Ids belong to one vocabulary and the text to none, so the text is right for every model that can
-        read it. With `chat` the text goes through the model's chat template.
+        read it. With `chat` the text goes through the model's chat template. Raises InputError.
         """
-        if self.text is None or (llm.tokenizer is None and self.token_ids is not None):
-            return self.token_ids
+        given = self.token_ids
         if chat:
+            given = self._chat(llm)
+        elif self.text is not None and (llm.tokenizer is not None or given is None):
+            given = self.text
+        return read_one(given, self.where, llm.tokenizer, llm.config.vocab_size, llm.max_model_len)
+
+    def _chat(self, llm) -> list[int]:
+        if self.text is None:
+            raise InputError(f"{self.where} has token_ids alone: --chat needs turns, or leave --chat out")
+        try:
             return llm.chat_prompt([{"role": "user", "content": self.text}])
-        return self.text
+        except InputError as error:
+            raise InputError(f"{self.where}: {error}") from None
 
 
 def from_text(text: str) -> Prompt:
     """The prompt of `--prompt`; InputError where the shell passed bytes that are not UTF-8."""
-    return Prompt(_encodable(text, "--prompt"))
+    return Prompt("--prompt", _encodable(text, "--prompt"))
 
 
 def _encodable(text: str, where: str) -> str:
@@ -46,18 +58,18 @@ def from_file(path: str | Path) -> list[Prompt]:
 
     Raises InputError for a file that cannot be read or holds none, and names the line that is wrong.
     """
-    lines = enumerate(_text(Path(path)).split("\n"), start=1)
+    lines = enumerate(_text(path).split("\n"), start=1)
     prompts = [_prompt(line, f"{path} line {number}") for number, line in lines if line.strip()]
     if not prompts:
         raise InputError(f"{path} holds no prompts: it needs a JSON object a line")
     return prompts
 
 
-def _text(path: Path) -> str:
+def _text(path: str | Path) -> str:
     try:
-        content = path.read_bytes()
+        content = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read the prompts file {str(path)!r}: {error.strerror}") from None
+        raise InputError(f"cannot read the prompts file {shown(str(path))}: {error.strerror}") from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -68,15 +80,17 @@ def _text(path: Path) -> str:
 def _prompt(line: str, where: str) -> Prompt:
     try:
         row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
-        reason = getattr(error, "msg", "nested too deeply")
+    except RecursionError:
+        raise InputError(f"{where} is not JSON (nested too deeply): write one object a line") from None
+    except ValueError as error:
+        reason = getattr(error, "msg", "a number of thousands of digits")
         raise InputError(f"{where} is not JSON ({reason}): write one object a line") from None
     if not isinstance(row, dict):
         raise InputError(f"{where} is not a JSON object: give one with turns or token_ids")
     turns, ids = row.get("turns"), row.get("token_ids")
     if turns is None and ids is None:
         raise InputError(f"{where} has neither turns nor token_ids: give one of them")
-    return Prompt(_first_turn(turns, where), _token_ids(ids, where))
+    return Prompt(where, _first_turn(turns, where), _token_ids(ids, where))
 
 
 def _first_turn(turns: Any, where: str) -> str | None:

@@ -13,11 +13,18 @@ INTERRUPTED = 130
 
 
 def open_streams() -> None:
-    """Make stdout and stderr UTF-8 whatever the locale, and able to take text where the shell closed them."""
-    for name in ("stdout", "stderr"):
+    """Make the three streams UTF-8 whatever the locale, and usable where the shell closed them.
+
+    Bytes on stdin that are not UTF-8 come through as half surrogates, which the tokenizer refuses by name.
+    """
+    for name, mode, errors in (
+        ("stdin", "r", "surrogateescape"),
+        ("stdout", "w", "backslashreplace"),
+        ("stderr", "w", "backslashreplace"),
+    ):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
-        getattr(sys, name).reconfigure(encoding="utf-8", errors="backslashreplace")
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the rest of the process
+        getattr(sys, name).reconfigure(encoding="utf-8", errors=errors)
 
 
 def write(text: str) -> None:
@@ -27,9 +34,10 @@ def write(text: str) -> None:
 
 
 def complain(kind: str, text: object) -> None:
-    """One line on stderr, whatever line breaks the text holds."""
+    """One line on stderr, whatever line breaks the text holds; silent where nobody listens."""
     line = " ".join(str(text).split())
-    print(f"minillm: {kind}: {line}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the exit status still tells
+        print(f"minillm: {kind}: {line}", file=sys.stderr, flush=True)
 
 
 def guarded(work: Callable[[], int], debug: bool) -> int:
@@ -43,7 +51,7 @@ def guarded(work: Callable[[], int], debug: bool) -> int:
         _forget_stdout()
         return 0
     except KeyboardInterrupt as stop:
-        complain("interrupted", stop or "the work was cut short")
+        complain("interrupted", str(stop) or "the work was cut short")
         return INTERRUPTED
     except Exception as error:
         if debug:
