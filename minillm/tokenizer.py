@@ -15,11 +15,15 @@ class Tokenizer:
     """
 
     def __init__(self, folder: str | Path):
-        from transformers import AutoTokenizer  # seconds to import, and not needed for token-id prompts
+        from transformers import (
+            AutoTokenizer,
+            Qwen3Config,
+        )  # seconds to import, and not needed for token-id prompts
 
         try:
+            # With a config of its kind at hand the library does not read, and complain about, the model's.
             self.backend = AutoTokenizer.from_pretrained(
-                str(folder), local_files_only=True, trust_remote_code=False
+                str(folder), config=Qwen3Config(), local_files_only=True, trust_remote_code=False
             )
         except Exception as error:  # transformers raises many kinds for a damaged file
             raise InputError(f"the tokenizer in {str(folder)!r} cannot be read: {_reason(error)}") from None

@@ -130,6 +130,15 @@ def test_a_prompt_beyond_the_tokenizers_limit_gets_our_line_alone(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_what_the_library_thinks_of_a_config_is_not_shown(tmp_path):
+    folder = good_model(tmp_path / "model")
+    edit_config(folder, eos_token_id=10**6)  # the library warns that it is no token
+    content = (folder / "config.json").read_bytes()
+    (folder / "config.json").write_bytes(b"\xef\xbb\xbf" + content)  # and cannot read this mark
+    done = run("generate", folder, "--prompt", "Hi", "--max-new-tokens", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_error_that_nobody_reads_keeps_its_status():
     reading, writing = os.pipe()
     os.close(reading)
