@@ -36,7 +36,7 @@ WANTED = [name for name in make_files() if name not in ("README.md", "pytorch_mo
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
+def hub_cache(tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
@@ -45,7 +45,7 @@ def cache(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def served(cache, monkeypatch):
+def served(hub_cache, monkeypatch):
     with StandInHub(MODEL, make_files()) as stand_in:
         monkeypatch.setenv("HF_ENDPOINT", stand_in.endpoint)
         yield stand_in

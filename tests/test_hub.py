@@ -109,7 +109,7 @@ def test_config_alone_can_be_had(served):
     assert contents(hub.download(MODEL)) == whole(served)
 
 
-def test_no_network_is_one_line_with_the_remedy(cache, monkeypatch):
+def test_no_network_is_one_line_with_the_remedy(hub_cache, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", closed_port())
     with pytest.raises(RunError, match=rf"cannot reach http://127.* for {MODEL} .*HF_ENDPOINT") as caught:
         hub.download(MODEL)
@@ -148,14 +148,14 @@ def test_a_full_disk_is_foreseen(served, monkeypatch):
 PROGRAM = f"from minillm import hub; print(hub.download({MODEL!r}))"
 
 
-def environment(stand_in: StandInHub, cache: Path) -> dict[str, str]:
-    return {**os.environ, "HF_ENDPOINT": stand_in.endpoint, "HF_HUB_CACHE": str(cache)}
+def environment(stand_in: StandInHub, hub_cache: Path) -> dict[str, str]:
+    return {**os.environ, "HF_ENDPOINT": stand_in.endpoint, "HF_HUB_CACHE": str(hub_cache)}
 
 
-def test_no_progress_on_a_pipe(served, cache):
+def test_no_progress_on_a_pipe(served, hub_cache):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
-        env=environment(served, cache),
+        env=environment(served, hub_cache),
         capture_output=True,
         text=True,
         check=True,
@@ -165,14 +165,17 @@ def test_no_progress_on_a_pipe(served, cache):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
-def test_progress_on_a_terminal(served, cache):
+def test_progress_on_a_terminal(served, hub_cache):
     import pty
     import termios
 
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 100))
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM], env=environment(served, cache), stdout=subprocess.PIPE, stderr=theirs
+        [sys.executable, "-c", PROGRAM],
+        env=environment(served, hub_cache),
+        stdout=subprocess.PIPE,
+        stderr=theirs,
     ) as process:
         os.close(theirs)
         shown = read_all(ours)
@@ -194,9 +197,9 @@ def read_all(terminal: int) -> bytes:
         shown += piece
 
 
-def test_a_killed_process_leaves_what_came_and_nothing_that_looks_complete(served, cache):
+def test_a_killed_process_leaves_what_came_and_nothing_that_looks_complete(served, hub_cache):
     served.faults.slow_s = 0.2
-    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment(served, cache)) as process:
+    with subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment(served, hub_cache)) as process:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and not any(r.sent >= 131_072 for r in served.requests(SHARDS[0])):
             time.sleep(0.02)
