@@ -21,14 +21,17 @@ from experiments.greedy import compare
 from experiments.machine import ROOT
 from experiments.prompt_files import read_lines
 from experiments.results import FOLDER, Results, check, report
-from minillm import LLM, SamplingParams
+from minillm import LLM, SamplingParams, memory
+from minillm.units import gib
 from tests import grid
 from training.skills import SKILLS, held_out
 
 TINY = ROOT / "data" / "tiny"
 FULL = {"skill_prompts": 300, "tiny_prompts": 20, "tiny_tokens": 256, "configurations": grid.COUNT}
 QUICK = {"skill_prompts": 25, "tiny_prompts": 5, "tiny_tokens": 64, "configurations": 8}
-BF16_MODELS = ["random:Qwen3-1.7B", "random:Qwen3-8B"]
+BF16 = {"models": ["random:Qwen3-1.7B", "random:Qwen3-8B"], "prompts": 20, "tokens": 64}
+BF16_QUICK = {"models": ["random:Qwen3-0.6B"], "prompts": 3, "tokens": 8}
+BF16_QUICK_BYTES = 8 << 30  # the model in bfloat16 twice and in float32, and room to work
 CHUNK = 25  # prompts a row: what a run cut short loses at most
 
 
@@ -39,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     logging.disable_progress_bar()
     counts = QUICK if options.quick else FULL
     if "bf16" in options.parts:
-        counts = {**counts, "models": options.models, "prompts": options.prompts, "tokens": options.tokens}
+        given = {name: getattr(options, name) for name in BF16}
+        counts |= {name: given[name] or (BF16_QUICK if options.quick else BF16)[name] for name in BF16}
     settings = {"parts": options.parts, "device": options.device, "threads": options.threads, **counts}
     results = Results("parity", options.machine, options.out, settings, options.resume)
     torch.set_num_threads(options.threads)
@@ -51,11 +55,13 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     """The command line, with defaults that depend on each other filled in."""
     parser = argparse.ArgumentParser(prog="python -m experiments.parity", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer prompts and models, into build/results")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=["skills", "tiny", "grid"])
+    parser.add_argument(
+        "--parts", nargs="+", choices=PARTS, help="default: skills tiny grid; with --quick all"
+    )
     parser.add_argument("--bf16", dest="parts", action="store_const", const=["bf16"], help="--parts bf16")
-    parser.add_argument("--models", nargs="+", default=BF16_MODELS, help="of bf16")
-    parser.add_argument("--prompts", type=int, default=20, help="of bf16")
-    parser.add_argument("--tokens", type=int, default=64, help="new tokens of each prompt of bf16")
+    parser.add_argument("--models", nargs="+", help="of bf16; default: " + " ".join(BF16["models"]))
+    parser.add_argument("--prompts", type=int, help="of bf16; default: 20")
+    parser.add_argument("--tokens", type=int, help="new tokens of each prompt of bf16; default: 64")
     # One, because the threads of small products wait for each other, on a busy machine for minutes.
     parser.add_argument("--threads", type=int, default=1, help="on the CPU; default: 1")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -63,8 +69,21 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", help="folder of the result; default: data/results")
     parser.add_argument("--resume", help="folder with the .partial.json of a run cut short; default: --out")
     options = parser.parse_args(arguments)
+    options.parts = options.parts or _default_parts(options.quick)
     options.out = options.out or (ROOT / "build" / "results" if options.quick else FOLDER)
     return options
+
+
+def _default_parts(quick: bool) -> list[str]:
+    """The quick run shows every part, bf16 on a smaller model, where memory allows it."""
+    parts = ["skills", "tiny", "grid"]
+    available = memory.available_bytes()
+    if not quick:
+        return parts
+    if available is None or available >= BF16_QUICK_BYTES:
+        return [*parts, "bf16"]
+    print(f"bf16 is left out: it needs {gib(BF16_QUICK_BYTES)} of memory, {gib(available)} are available")
+    return parts
 
 
 # ---- parts: each measures what is missing and returns its checks ----

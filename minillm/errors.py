@@ -1,7 +1,7 @@
 """The two kinds of error that minillm raises on purpose.
 
 Each message is one line that names the value, the limit and the remedy. The command line prints the
-line and leaves with `exit_status`; everything else that escapes is a bug and shows a traceback.
+line and leaves with `exit_status`; everything else that escapes is a bug, and `--debug` shows where.
 """
 
 

@@ -50,7 +50,7 @@ class LLM:
         check_options(locals())
         self.device = devices.pick(device)
         source = find_model(model)
-        self.name, self.config, self.seed = source.name, source.config, seed
+        self.name, self.config, self.seed = source.name, source.config, int(seed)
         self.max_model_len = _model_len(max_model_len, self.config.context_length)
         self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
         fill = source.filler(seed)  # first: a checkpoint that does not fit its config is told as that
@@ -184,7 +184,8 @@ def _model_len(asked: int | None, context: int) -> int:
 
 
 def _params_for(params: SamplingParams | list[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    each = params if isinstance(params, list) else [params or SamplingParams()] * count
+    default = SamplingParams() if params is None else params
+    each = list(params) if isinstance(params, list | tuple) else [default] * count
     if len(each) != count or not all(isinstance(p, SamplingParams) for p in each):
         raise InputError(f"params must be one SamplingParams or one for each of the {count} prompts")
     return each

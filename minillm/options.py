@@ -21,8 +21,6 @@ def check_options(options: dict[str, Any]) -> None:
     if options["max_model_len"] is not None:
         checks.whole("max_model_len", options["max_model_len"], 1)
     checks.whole("seed", options["seed"], 0, MAX_SEED)
-    if not isinstance(options["seed"], int):  # torch's generator takes no numpy integer
-        raise InputError(f"seed is {options['seed']!r}: give a Python int, as int(seed)")
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

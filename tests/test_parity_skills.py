@@ -1,14 +1,14 @@
 """The skill experiment on a few prompts of the shipped model, and that wrong answers count as wrong."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from transformers import AutoTokenizer
 
 from experiments import parity, reference, skill_accuracy
-from minillm import LLM
+from minillm import LLM, presets
 from training.skills import held_out
 
 
@@ -66,11 +66,23 @@ def test_short_run_of_every_part_meets_its_goals(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(parity, "QUICK", small)
     held = lambda skill, count: held_out("arithmetic" if skill == "recall" else skill, count)  # noqa: E731
     monkeypatch.setattr(parity, "held_out", held)  # a recall prompt alone takes seconds
+    shape = replace(presets.load("Qwen3-0.6B"), hidden_size=64, intermediate_size=96, num_hidden_layers=2)
+    monkeypatch.setitem(presets.PRESETS, "Small", shape)
+    monkeypatch.setattr(parity, "BF16_QUICK", {"models": ["random:Small"], "prompts": 1, "tokens": 2})
     assert parity.main(["--quick", "--device", "cpu", "--machine", "box", "--out", str(tmp_path)]) == 0
     stored = json.loads((tmp_path / "parity__box.json").read_text())
     assert [row["key"] for row in stored["rows"]] == [
         *(f"skills/{skill}/000" for skill in parity.SKILLS),
         "tiny/00",
         "grid/00",
+        "bf16/random:Small/00",
     ]
     assert "grid: largest logit error" in capsys.readouterr().out
+
+
+def test_a_quick_run_leaves_out_what_memory_does_not_hold(monkeypatch, capsys):
+    for available, last in ((8 << 30, "bf16"), (None, "bf16"), (7 << 30, "grid")):
+        monkeypatch.setattr(parity.memory, "available_bytes", lambda available=available: available)
+        assert parity.read_options(["--quick"]).parts[-1] == last
+        assert parity.read_options([]).parts == ["skills", "tiny", "grid"]
+    assert "bf16 is left out: it needs 8.00 GiB of memory, 7.00 GiB are available" in capsys.readouterr().out
