@@ -61,7 +61,8 @@ def test_ctrl_c_keeps_the_text_and_gives_130(endless):
         rest, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert errors == b"minillm: interrupted: the text so far is kept\n"
-    kept = (begun + rest).decode().removesuffix("\n")[:40]
+    # Cut inside a character, the text ends in the bytes that were there of it.
+    kept = (begun + rest).decode().removesuffix("\n")[:40].rstrip("\ufffd")
     with LLM(endless) as llm:
         (output,) = llm.generate("Hi", SamplingParams(max_tokens=160))  # a character has up to four tokens
     assert len(kept) >= 5  # twenty bytes and more were read before the signal
@@ -99,8 +100,12 @@ def test_a_full_disk_is_one_line():
 @pytest.mark.skipif(os.name == "nt", reason="needs a shell that can close a stream")
 def test_closed_streams_change_nothing_else():
     plan = f"'{sys.executable}' -m minillm plan random:Qwen3-0.6B"
-    whole = subprocess.run(["sh", "-c", plan], stdout=PIPE, timeout=60).stdout
-    assert subprocess.run(["sh", "-c", f"{plan} 2>&-"], stdout=PIPE, timeout=60).stdout == whole
+    whole, deaf = (
+        subprocess.run(["sh", "-c", command], stdout=PIPE, timeout=60).stdout.splitlines()
+        for command in (plan, f"{plan} 2>&-")
+    )
+    assert b"main memory" in whole.pop()  # what is free changes from one run to the next
+    assert deaf[:-1] == whole
     silent = subprocess.run(["sh", "-c", f"{plan} >&-"], stderr=PIPE, timeout=60)
     assert (silent.returncode, silent.stderr) == (0, b"")
 
