@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import torch
 
+from minillm.progress import Progress
+
 STD = 0.02  # standard deviation of weights, as Qwen3's `initializer_range`
 NORM_SPREAD = 0.1  # norm weights lie in 1 ± this, so that forgetting one shows
 _CHUNK = {"cpu": 1 << 18, "cuda": 1 << 26}  # elements hashed at once: fits a core's cache / fills a GPU
@@ -17,8 +19,11 @@ _CHUNK = {"cpu": 1 << 18, "cuda": 1 << 26}  # elements hashed at once: fits a co
 
 def fill_random(parameters: Iterable[tuple[str, torch.Tensor]], seed: int) -> None:
     """Fill every named parameter in place."""
-    for name, parameter in parameters:
-        fill_parameter(name, parameter, seed)
+    named = list(parameters)
+    with Progress("making weights", len(named), "tensor") as progress:
+        for name, parameter in named:
+            fill_parameter(name, parameter, seed)
+            progress.advance()
 
 
 def fill_parameter(name: str, tensor: torch.Tensor, seed: int) -> None:
