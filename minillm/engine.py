@@ -88,9 +88,9 @@ class Engine:
         # The best token and its logit in one transfer: float32 holds every token id exactly.
         best = torch.stack([part.float() for part in logits.max(-1)]).tolist()
         self._check(best[0])
-        for sequence, row, token_id in zip(sequences, logits, best[1], strict=True):
+        for row, (sequence, token_id) in enumerate(zip(sequences, best[1], strict=True)):
             greedy = sequence.sampler.is_plain_greedy
-            sequence.append(int(token_id) if greedy else sequence.choose(row))
+            sequence.append(int(token_id) if greedy else sequence.choose(logits[row]))
 
     def _check(self, best_logits: list[float]) -> None:
         """Warn once when a logit is NaN: the largest of a row with a NaN is NaN."""

@@ -44,21 +44,22 @@ def project(x: torch.Tensor, projections: tuple[Linear, ...], stacked: torch.Ten
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """x · weightᵀ + bias; [..., in] → [..., out]."""
     if x.is_cpu and x.dtype == torch.float32 and x.numel() == weight.shape[1]:
-        out = one_row(x.reshape(-1), weight).view(*x.shape[:-1], -1)
+        out = one_row(x, weight)
         return out if bias is None else out + bias
     return F.linear(x, weight, bias)
 
 
 def one_row(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-    """`weight` [out, in] · `x` [in] in float32 on the CPU.
+    """`x` [..., in], a single row, · `weight`ᵀ [in, out] in float32 on the CPU; → [..., out].
 
     PyTorch leaves this product to the BLAS's matrix-vector routine, which uses one thread. Two ways that
     use all of them: multiply and sum while the products fit a cache; else a batch of parts of the weight.
     """
     threads = torch.get_num_threads()
     if weight.nbytes <= CACHED_BYTES:
-        return (weight * x).sum(-1)
+        products = (weight * x).sum(-1)  # one dimension less than x
+        return products.unsqueeze(0) if x.dim() > 1 else products
     if threads == 1 or len(weight) % threads:
-        return torch.mv(weight, x)
-    parts = weight.view(threads, -1, len(x)).mT  # [threads, in, out / threads]
-    return torch.bmm(x.expand(threads, 1, -1), parts).view(-1)
+        return F.linear(x, weight)
+    parts = weight.view(threads, -1, weight.shape[1]).mT  # [threads, in, out / threads]
+    return torch.bmm(x.reshape(1, 1, -1).expand(threads, 1, -1), parts).view(*x.shape[:-1], -1)

@@ -23,16 +23,16 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """`x` [..., width] normalised.
 
     PyTorch's `rms_norm` is one kernel on a GPU, but a dozen small operations on the CPU, a fifth of a small
-    model's step. There, with n = width: x · √n · weight / hypot(‖x‖, √(n · eps)), which is the same number.
+    model's step. There, with n = width: √n · x · weight / hypot(‖x‖, √(n · eps)), which is the same number.
     """
     if not (x.is_cpu and x.dtype == torch.float32):
         return F.rms_norm(x, weight.shape, weight, eps)
     width = weight.shape[0]
-    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    return x * (weight * width**0.5) / torch.hypot(norm, _floor(width, eps))
+    norm = torch.hypot(torch.linalg.vector_norm(x, dim=-1, keepdim=True), _scalar((width * eps) ** 0.5))
+    return torch.addcdiv(_scalar(0.0), x * weight, norm, value=width**0.5)
 
 
 @cache
-def _floor(width: int, eps: float) -> torch.Tensor:
-    """√(width · eps) as the tensor that `hypot` wants."""
-    return torch.tensor((width * eps) ** 0.5, device="cpu")
+def _scalar(value: float) -> torch.Tensor:
+    """A number as the tensor that `hypot` and `addcdiv` want."""
+    return torch.tensor(value, device="cpu")

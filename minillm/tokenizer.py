@@ -48,7 +48,8 @@ class Tokenizer:
 
     def decode(self, token_ids: list[int]) -> str:
         """Ids to text; special tokens are left out, bytes that are no character become U+FFFD."""
-        return self.backend.decode(token_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        # Past transformers' wrapper: a stream decodes twice a token.
+        return self.backend.backend_tokenizer.decode(token_ids, skip_special_tokens=True)
 
     def chat(
         self, messages: list[dict], tools: list | None = None, add_generation_prompt: bool = True
