@@ -44,16 +44,18 @@ class Attention(Module):
         q, k, v = self.heads(project(hidden, self.projections, self.stacked)).split(self.counts, 1)
         q, k = rotation.apply(self.q_norm(q)), rotation.apply(self.k_norm(k))
         k, v = cache.append(k, v)  # [B, K, S, D]
-        mixed = attend(q, k, v, cache.current.mask)
-        return self.o_proj(mixed.transpose(1, 2).flatten(2))
+        return self.o_proj(attend(q, k, v, cache.current.mask))
 
     def heads(self, x: torch.Tensor) -> torch.Tensor:
         """[B, T, heads·D] → [B, heads, T, D]."""
-        return x.view(*x.shape[:2], -1, self.head_dim).transpose(1, 2)
+        B, T, _ = x.shape
+        if T == 1:
+            return x.view(B, -1, 1, self.head_dim)
+        return x.view(B, T, -1, self.head_dim).transpose(1, 2)
 
 
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """`q` [B, H, T, D] over `k`, `v` [B, K, S, D] → [B, H, T, D].
+    """`q` [B, H, T, D] over `k`, `v` [B, K, S, D] → [B, T, H·D], the heads side by side.
 
     `mask` (True: may look) broadcasts to [B, 1, T, S]; None means causal with S = T, or one new token.
     """
@@ -62,12 +64,13 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor
         if shared > 1 and q.is_cuda and not (mask is None and has_flash(q.device, q.dtype)):
             # Only FlashAttention takes shared heads; the next best kernel would keep all T × S scores.
             k, v = (x.repeat_interleave(shared, 1) for x in (k, v))
-        return F.scaled_dot_product_attention(
+        mixed = F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
         )
+        return mixed.transpose(1, 2).flatten(2)
     # One token: the H/K query heads of a group become rows of one product, so that no key is repeated.
     grouped = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # [B, K, H/K, D]
-    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape)
+    return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape[0], 1, -1)
 
 
 @cache

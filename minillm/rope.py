@@ -41,7 +41,8 @@ class Rotation:
 
     def apply(self, x: torch.Tensor) -> torch.Tensor:
         """`x` [B, heads, T, D] rotated; computed in float32, returned in x's dtype."""
-        return (x * self.cos + x.roll(self.half, -1) * self.signed_sin).to(x.dtype)
+        turned = x * self.cos + x.roll(self.half, -1) * self.signed_sin
+        return turned if x.dtype == torch.float32 else turned.to(x.dtype)
 
 
 def yarn_frequencies(config: RopeConfig, inv_freq: torch.Tensor) -> torch.Tensor:
