@@ -10,7 +10,7 @@ from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 
-SHIPPED = ("tiny", "tiny-moe")
+SHIPPED = ("tiny", "tiny-moe")  # names that a hub id never takes; shipped_here() are those of this copy
 RANDOM = "random:"
 
 
@@ -72,10 +72,21 @@ def _existing(folder: Path) -> Path:
 
 
 def shipped_folder(name: str) -> Path:
-    """Where a shipped model lies: beside the package in a checkout, inside it when installed."""
+    """Where a shipped model lies; InputError when this copy of minillm has no such model."""
+    place = _place(name)
+    if place is None:
+        here = ", ".join(shipped_here()) or "no model"
+        raise InputError(f"the model {name!r} does not come with this copy of minillm: {here} does")
+    return place
+
+
+def shipped_here() -> tuple[str, ...]:
+    """The names of the models that come with this copy of minillm."""
+    return tuple(name for name in SHIPPED if _place(name))
+
+
+def _place(name: str) -> Path | None:
+    """The folder of a shipped model: beside the package in a checkout, inside it when installed."""
     package = Path(__file__).parent
     places = (package.parent / "data" / name, package / "shipped" / name)
-    for place in places:
-        if (place / "config.json").is_file():
-            return place
-    raise InputError(f"the shipped model {name!r} is not here: it comes with the repository, in data/{name}")
+    return next((place for place in places if (place / "config.json").is_file()), None)

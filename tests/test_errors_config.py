@@ -8,7 +8,7 @@ import pytest
 from command_line import VOCABULARY, fails, good_model, succeeds
 from conftest import edit_config, make_reference
 
-from minillm import LLM
+from minillm import LLM, model_source
 from minillm.errors import InputError
 from minillm.model_source import find_model, shipped_folder
 
@@ -239,6 +239,13 @@ def test_of_a_text_the_shipped_name_wins_and_a_path_does_not(tmp_path, monkeypat
     good_model(tmp_path / "tiny")
     assert find_model("tiny").folder == shipped_folder("tiny")
     assert find_model("./tiny").config.vocab_size == VOCABULARY
+
+
+def test_a_shipped_model_that_is_not_here_is_refused(capsys, monkeypatch):
+    monkeypatch.setattr(model_source, "SHIPPED", ("tiny", "absent"))
+    assert model_source.shipped_here() == ("tiny",)
+    refused(capsys, "absent", "'absent' does not come with this copy", "tiny does")
+    assert find_model("tiny").folder == shipped_folder("tiny")
 
 
 def test_a_file_spelt_like_a_hub_id_is_not_looked_up(folder, capsys, monkeypatch):

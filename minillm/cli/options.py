@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minillm.config import DTYPES
-from minillm.options import OFFLOAD_MODES
+from minillm.options import NOT_BUILT, OFFLOAD_MODES
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,8 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: tuple[Opti
 def _with_default(option: Option) -> str:
     choices = f": {', '.join(option.choices)}" if option.choices else ""
     unset = option.default is None or option.default is False or option.default == ()
-    return option.help + choices + ("" if unset else f" (default {option.default})")
+    absent = " (not in this version)" if option.keyword in NOT_BUILT else ""
+    return option.help + choices + absent + ("" if unset else f" (default {option.default})")
 
 
 def given(args: argparse.Namespace, options: tuple[Option, ...]) -> dict[str, Any]:

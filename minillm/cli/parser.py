@@ -6,8 +6,10 @@ from typing import NoReturn
 from minillm import __version__
 from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options
 from minillm.errors import InputError
+from minillm.model_source import shipped_here
 
-MODEL_HELP = "a folder, a hub id (owner/name), tiny, tiny-moe, or random:NAME such as random:Qwen3-8B"
+KINDS_OF_MODEL = ("a folder", "a hub id (owner/name)", *shipped_here())
+MODEL_HELP = f"{', '.join(KINDS_OF_MODEL)}, or random:NAME such as random:Qwen3-0.6B"
 PLAN_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("dtype", "max_model_len"))
 
 
