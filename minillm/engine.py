@@ -85,10 +85,12 @@ class Engine:
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""
         logits = self.model.head(hidden[:, -1])  # [B, vocab]
-        # The best token and its logit in one transfer: float32 holds every token id exactly.
-        best = torch.stack([part.float() for part in logits.max(-1)]).tolist()
-        self._check(best[0])
-        for row, (sequence, token_id) in enumerate(zip(sequences, best[1], strict=True)):
+        best, token_ids = logits.max(-1)
+        if not logits.is_cpu:
+            # In one transfer: float32 holds every token id exactly.
+            best, token_ids = torch.stack((best.float(), token_ids.float())).cpu()
+        self._check(best.tolist())
+        for row, (sequence, token_id) in enumerate(zip(sequences, token_ids.tolist(), strict=True)):
             greedy = sequence.sampler.is_plain_greedy
             sequence.append(int(token_id) if greedy else sequence.choose(logits[row]))
 

@@ -26,7 +26,9 @@ class Rope:
     def at(self, positions: torch.Tensor) -> "Rotation":
         """The rotation for `positions` [B, T]."""
         angles = positions[..., None].float() * self.inv_freq  # [B, T, D/2]
-        cos, sin = angles.cos() * self.scale, angles.sin() * self.scale
+        cos, sin = angles.cos(), angles.sin()
+        if self.scale != 1.0:
+            cos, sin = cos * self.scale, sin * self.scale
         # One head dimension for broadcasting over heads: [B, 1, T, D].
         return Rotation(torch.cat((cos, cos), -1)[:, None], torch.cat((-sin, sin), -1)[:, None])
 
