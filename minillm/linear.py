@@ -55,10 +55,10 @@ def one_row(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     PyTorch leaves this product to the BLAS's matrix-vector routine, which uses one thread. Two ways that
     use all of them: multiply and sum while the products fit a cache; else a batch of parts of the weight.
     """
-    threads = torch.get_num_threads()
     if weight.nbytes <= CACHED_BYTES:
         products = (weight * x).sum(-1)  # one dimension less than x
         return products.unsqueeze(0) if x.dim() > 1 else products
+    threads = torch.get_num_threads()
     if threads == 1 or len(weight) % threads:
         return F.linear(x, weight)
     parts = weight.view(threads, -1, weight.shape[1]).mT  # [threads, in, out / threads]

@@ -15,10 +15,8 @@ class Tokenizer:
     """
 
     def __init__(self, folder: str | Path):
-        from transformers import (
-            AutoTokenizer,
-            Qwen3Config,
-        )  # seconds to import, and not needed for token-id prompts
+        # Here, because it takes seconds and prompts of token ids do not need it.
+        from transformers import AutoTokenizer, Qwen3Config
 
         try:
             # With a config of its kind at hand the library does not read, and complain about, the model's.
