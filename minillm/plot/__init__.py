@@ -1,0 +1,25 @@
+"""The figures of the course, all in one style; only notebooks import this package."""
+
+from minillm.plot.bars import bars, pairs
+from minillm.plot.course_map import course_map
+from minillm.plot.curves import curve, curves
+from minillm.plot.heat import heat
+from minillm.plot.style import (
+    COLOURS,
+    HATCHES,
+    INK,
+    MUTED,
+    PAPER,
+    decades,
+    floor,
+    key,
+    limit,
+    message,
+    short,
+    use,
+)
+
+__all__ = [
+    "COLOURS", "HATCHES", "INK", "MUTED", "PAPER", "bars", "course_map", "curve", "curves", "decades",
+    "floor", "heat", "key", "limit", "message", "pairs", "short", "use",
+]  # fmt: skip
