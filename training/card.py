@@ -6,7 +6,7 @@ from pathlib import Path
 INTRODUCTIONS = {
     "tiny": "A small Qwen3: sums, recall from a long list, JSON extraction, tool calls, stories, chat.",
     "tiny-moe": "A small Qwen3 mixture of experts with the skills of `tiny`.",
-    "draft": "A two-layer Qwen3 that drafts tokens for `tiny`.",
+    "tiny-draft": "A two-layer Qwen3 that drafts tokens for `tiny`.",
 }
 
 CARD = """\
@@ -22,8 +22,9 @@ exists to teach and to test an inference engine; it knows nothing of the world b
 | | |
 | --- | --- |
 | architecture | {architecture} |
-| parameters | {parameters:,} |
+| parameters | {parameters:,}{active} |
 | layers × width | {layers} × {width} |
+| {mlp} |
 | heads | {heads} query, {kv_heads} key/value, {head_dim} wide |
 | context | {context:,} tokens |
 | vocabulary | {vocabulary:,} byte-level BPE entries, one digit a token |
@@ -45,6 +46,23 @@ are not measured.
 """
 
 
+def mlp_row(config):
+    """The card's row on what follows attention in each layer."""
+    if "num_experts" not in config:
+        return f"MLP | {config['intermediate_size']} wide"
+    chosen, count = config["num_experts_per_tok"], config["num_experts"]
+    return f"experts a layer | {count}, each {config['moe_intermediate_size']} wide; a token uses {chosen}"
+
+
+def active_note(config, parameters):
+    """How many of the `parameters` a token uses, where that is not all of them."""
+    if "num_experts" not in config:
+        return ""
+    idle = config["num_experts"] - config["num_experts_per_tok"]
+    expert = 3 * config["hidden_size"] * config["moe_intermediate_size"]
+    return f", of which a token uses {parameters - config['num_hidden_layers'] * idle * expert:,}"
+
+
 def write_card(folder):
     """Write `README.md` in `folder` from its `config.json`, `training.json` and `evaluation.json`."""
     folder = Path(folder)
@@ -63,6 +81,8 @@ def write_card(folder):
         architecture=config["architectures"][0],
         layers=config["num_hidden_layers"],
         width=config["hidden_size"],
+        mlp=mlp_row(config),
+        active=active_note(config, facts["parameters"]),
         heads=config["num_attention_heads"],
         kv_heads=config["num_key_value_heads"],
         head_dim=config["head_dim"],

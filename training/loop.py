@@ -6,6 +6,8 @@ import torch
 from torch.nn import functional
 from transformers import AttentionInterface
 
+from training.experts import balance_loss
+
 WARMUP_STEPS = 150
 CONSTANT_UNTIL = 0.4
 LAST_LR_SHARE = 0.01
@@ -58,14 +60,20 @@ def make_optimizer(model, lr, device):
 
 
 def weighted_loss(model, tokens, weights, routed):
-    """Mean next-token loss of `tokens` int64 [B, T], weighted by `weights` float32 [B, T] of the targets."""
+    """Mean next-token loss of `tokens` int64 [B, T], weighted by `weights` float32 [B, T] of the targets.
+
+    A `routed` model adds its configured share of the balance of its experts.
+    """
     extra = {"output_router_logits": True} if routed else {}
-    out = model(input_ids=tokens, use_cache=False, **extra)
-    logits = out.logits[:, :-1].float().flatten(0, 1)
+    out = model.model(input_ids=tokens, use_cache=False, **extra)
+    logits = model.lm_head(out.last_hidden_state)[:, :-1].float().flatten(0, 1)
     losses = functional.cross_entropy(logits, tokens[:, 1:].flatten(), reduction="none")
     share = weights[:, 1:].flatten()
     loss = (losses * share).sum() / share.sum()
-    return loss + model.config.router_aux_loss_coef * out.aux_loss if routed else loss
+    if not routed:
+        return loss
+    balance = balance_loss(out.router_logits, model.config.num_experts_per_tok)
+    return loss + model.config.router_aux_loss_coef * balance
 
 
 def to_device(batch, device):
@@ -76,14 +84,16 @@ def to_device(batch, device):
     return tokens.long(), weights.float() / 100
 
 
-def train(model, batches, limit, lr, device, watch=None):
+def train(model, batches, limit, lr, device, watch=None, compiled=True):
     """Train `model` in place until `limit`; returns facts about the run as a dict.
 
     A line is printed every `REPORT_EVERY_S` seconds; `watch(model)`, if given, returns text to add to it.
+    `compiled` counts on a GPU only.
     """
     routed = hasattr(model.config, "num_experts")
     optimizer = make_optimizer(model, lr, device)
-    loss_of = torch.compile(weighted_loss, dynamic=False) if device == "cuda" else weighted_loss
+    compiled = compiled and device == "cuda"
+    loss_of = torch.compile(weighted_loss, dynamic=False) if compiled else weighted_loss
     step, seen, reported, loss = 0, 0, -REPORT_EVERY_S, None
     for batch in batches:
         progress = limit.progress(step)

@@ -1,4 +1,4 @@
-"""The geometries that the training command knows: `tiny`, `tiny-moe`, `draft`."""
+"""The geometries that the training command knows: `tiny`, `tiny-moe`, `tiny-draft`."""
 
 from transformers import GenerationConfig, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -15,7 +15,7 @@ SHARED = {
     "tie_word_embeddings": True,
     "bos_token_id": None,
 }
-DENSE = {"tiny": {"num_hidden_layers": 8}, "draft": {"num_hidden_layers": 2}}
+DENSE = {"tiny": {"num_hidden_layers": 8}, "tiny-draft": {"num_hidden_layers": 2}}
 EXPERTS = {
     "num_hidden_layers": 6,
     "num_experts": 16,

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from training import evaluate, presets
 from training.card import write_card
+from training.experts import AT_ONCE
 from training.loop import Limit, train
 from training.packing import Batches
 from training.sample import END_OF_TEXT, TURN_END
@@ -38,6 +39,7 @@ def parse():
     parser.add_argument("--lr", type=float, default=2e-3, help="peak learning rate")
     parser.add_argument("--workers", type=int, default=14, help="processes that write text")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-compile", action="store_true", help="on a GPU: where torch.compile fails")
     parser.add_argument("--prompts", type=int, default=500, help="held-out prompts a skill at the end")
     return parser.parse_args()
 
@@ -82,7 +84,16 @@ def fit(options, tokenizer, device):
     with Batches(source, options.rows, options.length, options.workers, options.seed) as batches:
         model = presets.build(options.model, tokenizer.token_to_id(TURN_END)).to(device)
         model.config._attn_implementation = "causal_rows"
-        facts = train(model, batches, limit, options.lr, device, watch=lambda m: watch(m, tokenizer))
+        model.config._experts_implementation = AT_ONCE
+        facts = train(
+            model,
+            batches,
+            limit,
+            options.lr,
+            device,
+            watch=lambda m: watch(m, tokenizer),
+            compiled=not options.no_compile,
+        )
     return model, describe(options, model, facts, device)
 
 
