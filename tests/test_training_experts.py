@@ -40,6 +40,7 @@ def model():
     )
     model = Qwen3MoeForCausalLM(config)
     model.config._attn_implementation = "causal_rows"
+    experts.prepare(model)
     return model
 
 

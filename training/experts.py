@@ -25,6 +25,16 @@ def experts_at_once(module, hidden, chosen, weights):
 ALL_EXPERTS_FUNCTIONS.register(AT_ONCE, experts_at_once)
 
 
+@torch.no_grad()
+def prepare(model):
+    """Let a `model` with experts hook its routers, which transformers does in the first call.
+
+    It does so under a lock, which torch.compile cannot follow.
+    """
+    token = torch.zeros(1, 1, dtype=torch.long, device=model.device)
+    model.model(input_ids=token, use_cache=False, output_router_logits=True)
+
+
 def balance_loss(router_logits, top_k):
     """How unevenly experts are used: `top_k` when evenly; `router_logits` is one [N, experts] a layer.
 

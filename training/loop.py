@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 from transformers import AttentionInterface
 
-from training.experts import balance_loss
+from training.experts import balance_loss, prepare
 
 WARMUP_STEPS = 150
 CONSTANT_UNTIL = 0.4
@@ -92,6 +92,8 @@ def train(model, batches, limit, lr, device, watch=None, compiled=True):
     """
     routed = hasattr(model.config, "num_experts")
     optimizer = make_optimizer(model, lr, device)
+    if routed:
+        prepare(model)
     compiled = compiled and device == "cuda"
     loss_of = torch.compile(weighted_loss, dynamic=False) if compiled else weighted_loss
     step, seen, reported, loss = 0, 0, -REPORT_EVERY_S, None
