@@ -3,17 +3,16 @@
     python -m experiments.cells notebooks/00_start_here.ipynb
 
 Prints what the cells print; figures are drawn and dropped. Without `ipywidgets` a stand-in calls the function
-behind a widget once, with the values that the widget would start with.
+behind a widget once, with the values that the widget would start with (experiments/stand_in.py).
 """
 
 import json
 import os
 import sys
-import types
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
+from experiments.stand_in import ipywidgets_module
 from minillm.errors import InputError
 
 
@@ -24,7 +23,7 @@ def main(arguments: list[str]) -> None:
     try:
         import ipywidgets  # noqa: F401
     except ImportError:
-        sys.modules["ipywidgets"] = stand_in()
+        sys.modules["ipywidgets"] = ipywidgets_module()
     for name in arguments:
         run(Path(name))
 
@@ -35,8 +34,10 @@ def run(notebook: Path) -> dict:
         raise InputError(f"no notebook {str(notebook)!r}: give the path of an .ipynb file")
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     names: dict = {"__name__": "__main__"}
-    before = Path.cwd()
+    before, path = Path.cwd(), list(sys.path)
     os.chdir(notebook.parent)
+    # As a kernel finds `checks` beside the notebook; absolute, for cells that change the folder.
+    sys.path.insert(0, str(Path.cwd()))
     try:
         for number, cell in enumerate(cells):
             if cell["cell_type"] == "code":
@@ -44,36 +45,8 @@ def run(notebook: Path) -> dict:
                 exec(code, names)
     finally:
         os.chdir(before)
+        sys.path[:] = path
     return names
-
-
-def stand_in() -> types.ModuleType:
-    """What the notebooks use of `ipywidgets`: `interact`, and controls that hold a value."""
-    module = types.ModuleType("ipywidgets")
-    module.interact = interact
-    module.Dropdown = module.FloatLogSlider = module.FloatSlider = module.IntSlider = Widget
-    return module
-
-
-class Widget:
-    """Keeps the value it was made with, else the first of its options, else its lower end."""
-
-    def __init__(self, **settings):
-        options = settings.get("options") or [settings.get("min")]
-        self.value = settings.get("value", options[0])
-        self.layout = types.SimpleNamespace()
-
-
-def interact(function: Callable, **controls: object) -> Callable:
-    """Call `function` once with each control's first value."""
-    function(**{name: _first(control) for name, control in controls.items()})
-    return function
-
-
-def _first(control: object) -> object:
-    if isinstance(control, Widget):
-        return control.value
-    return control[0] if isinstance(control, list | tuple) else control
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from experiments import cells
+from experiments import cells, stand_in
 from minillm.errors import InputError
 
 
@@ -21,6 +21,16 @@ def test_cells_share_names_and_run_in_the_notebooks_folder(tmp_path):
     assert cells.run(notebook)["y"] == "here!"
 
 
+def test_what_lies_beside_the_notebook_can_be_imported(tmp_path):
+    (tmp_path / "lies_beside.py").write_text("answer = 42")
+    before = list(sys.path)
+    names = cells.run(
+        write(tmp_path / "a.ipynb", "import os; os.chdir('/')", "from lies_beside import answer")
+    )
+    assert names["answer"] == 42
+    assert sys.path == before
+
+
 def test_a_failing_cell_is_named_and_later_ones_do_not_run(tmp_path):
     notebook = write(tmp_path / "a.ipynb", "x = 1", "x / 0", "open('ran', 'w')")
     with pytest.raises(ZeroDivisionError) as caught:
@@ -30,7 +40,7 @@ def test_a_failing_cell_is_named_and_later_ones_do_not_run(tmp_path):
 
 
 def test_without_ipywidgets_a_widgets_function_runs_once_with_its_first_values(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ipywidgets", cells.stand_in())
+    monkeypatch.setitem(sys.modules, "ipywidgets", stand_in.ipywidgets_module())
     notebook = write(
         tmp_path / "a.ipynb",
         "from ipywidgets import Dropdown, FloatLogSlider, interact\ncalls = []",
