@@ -56,6 +56,7 @@ def part_of(name: str) -> str:
 
 def bind(layer: Module, layout: FlatLayout, buffer: torch.Tensor, dtype: torch.dtype) -> None:
     """Make the layer's parameters views of `buffer` (uint8, aligned, at least `layout.num_bytes` long)."""
+    layer.buffer = buffer
     for slot in layout.slots:
         view = buffer[slot.offset : slot.offset + slot.num_bytes].view(dtype).view(slot.shape)
         module_name, _, parameter_name = slot.name.rpartition(".")

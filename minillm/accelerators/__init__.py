@@ -1,0 +1,45 @@
+"""Devices as offloading sees them: memory, a queue of copies beside the computing, events between the two."""
+
+from typing import Any, Protocol
+
+import torch
+
+Event = Any  # whatever an accelerator's `copied` and `computed` return
+
+
+class Accelerator(Protocol):
+    """What a backend has to offer; CUDA and an emulation on the CPU are here.
+
+    There are two queues. Computing happens on the caller's: whatever operations the caller runs on tensors
+    of `device`. Copies happen on a queue of their own, in the order in which they were asked for, while
+    computing goes on. Only events order the two.
+    """
+
+    device: torch.device
+
+    def empty(self, num_bytes: int) -> torch.Tensor:
+        """Uninitialised uint8 memory on the device, aligned for parameters; RunError when it does not fit."""
+
+    def give_back(self, buffer: torch.Tensor) -> None:
+        """The caller no longer uses what `empty` gave it, and drops it."""
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        """Queue a copy from host memory (pinned, unchanged until it is done) to `target`; return at once."""
+
+    def copied(self) -> Event:
+        """An event that happens when every copy asked for so far is done."""
+
+    def computed(self) -> Event:
+        """An event that happens when every operation asked for so far is done."""
+
+    def copy_after(self, event: Event) -> None:
+        """Later copies start after `event`."""
+
+    def compute_after(self, event: Event) -> None:
+        """Later operations start after `event`."""
+
+    def synchronize(self) -> None:
+        """Wait until both queues are empty."""
+
+    def close(self) -> None:
+        """Wait, then give back what the accelerator itself holds. Closing twice is harmless."""

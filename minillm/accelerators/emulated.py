@@ -1,0 +1,137 @@
+"""A GPU for those who have none: bounded memory, and a thread that copies at the speed of a link.
+
+Computing happens on the caller's thread, so what it has asked for is done when the call returns. Copies
+happen on the other thread, and really at the same time.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import torch
+
+from minillm import flat
+from minillm.errors import RunError
+from minillm.units import GB, MIB, gib
+
+PIECE = MIB  # bytes that are copied between two looks at the clock
+POISON = 0xFF  # as bytes of bfloat16, float16 or float32: NaN
+
+
+class Emulated:
+    """`capacity` bytes of device memory (None: unbounded); copies at `link_gb_s` · 10⁹ bytes a second.
+
+    A target is filled with NaN when its copy starts, so that whoever uses it too early or too long cannot get
+    a plausible number. With `link_gb_s` None copies go as fast as they can, and always win: computing waits
+    until the link has done all that it may do. Then every missing dependency shows in every run, not in some.
+    """
+
+    device = torch.device("cpu")
+
+    def __init__(self, capacity: int | None = None, link_gb_s: float | None = None):
+        self.capacity, self.link_gb_s = capacity, link_gb_s
+        self.used = self.peak = 0
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._state = threading.Condition()
+        self._blocked = self._closed = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
+        self._thread.start()
+
+    # ---- memory ----
+
+    def empty(self, num_bytes: int) -> torch.Tensor:
+        if self.capacity is not None and self.used + num_bytes > self.capacity:
+            free, all_of_it = gib(self.capacity - self.used), gib(self.capacity)
+            raise RunError(
+                f"not enough memory on the emulated device: {gib(num_bytes)} asked for, {free} of "
+                f"{all_of_it} free: lower the budget or max_model_len"
+            )
+        self.used += num_bytes
+        self.peak = max(self.peak, self.used)
+        return flat.aligned_buffer(num_bytes, self.device).fill_(POISON)
+
+    def give_back(self, buffer: torch.Tensor) -> None:
+        self.used -= len(buffer)
+
+    # ---- queues ----
+
+    def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        self._queue(lambda: self._copy(target, source))
+
+    def copied(self) -> threading.Event:
+        event = threading.Event()
+        self._queue(event.set)
+        return event
+
+    def computed(self) -> threading.Event:
+        event = threading.Event()
+        event.set()
+        return event
+
+    def copy_after(self, event: threading.Event) -> None:
+        self._queue(lambda: self._wait(event))
+
+    def compute_after(self, event: threading.Event) -> None:
+        if self.link_gb_s is None:
+            self._settle()
+        while not event.wait(timeout=1.0):
+            self._check()
+        self._check()
+
+    def synchronize(self) -> None:
+        self.compute_after(self.copied())
+
+    def close(self) -> None:
+        with self._state:
+            self._closed = True
+            self._state.notify_all()
+        self._thread.join()
+
+    def _queue(self, job: Callable[[], None]) -> None:
+        with self._state:
+            if self._closed:
+                raise RunError("the emulated device is closed")
+            self._jobs.append(job)
+            self._state.notify_all()
+
+    def _settle(self) -> None:
+        with self._state:
+            self._state.wait_for(lambda: not self._jobs or self._error is not None)
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise RunError(f"a copy to the emulated device failed: {self._error}") from self._error
+
+    # ---- the other thread ----
+
+    @torch.inference_mode()  # a mode of each thread; outside it tensors made inside it are read-only
+    def _work(self) -> None:
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._jobs or self._closed)
+                if not self._jobs:
+                    return
+                job = self._jobs[0]  # it stays in the queue until it is done
+            try:
+                job()
+            except BaseException as error:
+                self._error = self._error or error
+            with self._state:
+                self._jobs.popleft()
+                self._state.notify_all()
+
+    def _wait(self, event: threading.Event) -> None:
+        while not event.wait(timeout=1.0):
+            if self._closed:
+                return
+
+    def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
+        began = time.perf_counter()
+        target.fill_(POISON)
+        for begin in range(0, len(source), PIECE):
+            end = min(begin + PIECE, len(source))
+            if self.link_gb_s is not None:  # a piece arrives when its last byte does
+                time.sleep(max(0.0, began + end / (self.link_gb_s * GB) - time.perf_counter()))
+            target[begin:end].copy_(source[begin:end])
