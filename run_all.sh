@@ -13,9 +13,12 @@ usage: ./run_all.sh [COMMAND]
 
   (nothing), notebooks [NN ...]  the main job: every notebook (or those that start with NN), executed on the
                                  shipped model into build/notebooks/, then the short parity experiment
-  test                           ruff, pytest, the notebooks as tests, the browser test
+  student [OPTIONS] [NN ...]     the student edition in build/student/: the notebooks with exercises to fill in.
+                                 What you have changed there is kept; --force makes NN anew and moves yours
+                                 aside, --restore puts the solutions into what you have not answered
+  lab [student] [OPTIONS]        JupyterLab in notebooks/, or in the student edition
+  test                           ruff, pytest, the notebooks and the student edition as tests, the browser test
   parity [OPTIONS]               the whole parity experiment against Hugging Face transformers
-  lab [OPTIONS]                  JupyterLab in notebooks/
   -h, --help                     this text
 
 Each command first makes .venv/ and installs requirements.txt into it; unchanged, that takes no time.
@@ -150,16 +153,26 @@ finish() {
 
 # ---- commands -----------------------------------------------------------------------------------
 
+note_contents() {    # note_contents NOTEBOOK: to the latest line of the summary
+    local cells figures last=$((${#SUMMARY[@]} - 1))
+    if [ ! -f "$1" ]; then return; fi
+    cells=$(grep -c '"cell_type": "code"' "$1" || true)
+    figures=$(grep -c '"image/png": ' "$1" || true)
+    SUMMARY[last]+="   $cells code cells, $figures figures"
+}
+
 run_notebooks() {
-    local notebook name prefix chosen=0
-    mkdir -p "$ROOT/build/notebooks"
+    local notebook name prefix chosen=0 made=$ROOT/build/notebooks
+    mkdir -p "$made"
     for notebook in "$ROOT"/notebooks/[0-9][0-9]_*.ipynb; do
         name=$(basename "$notebook" .ipynb)
         for prefix in "${@:-}"; do
             if [ "${name#"$prefix"}" = "$name" ] && [ -n "$prefix" ]; then continue; fi
             chosen=1
+            rm -f "$made/$name.ipynb"    # what a failed run leaves must not be taken for its result
             logged_step "notebook $name" "$LOGS/$name.log" "$PY" -m nbconvert --to notebook --execute \
-                --ExecutePreprocessor.timeout=600 --output-dir "$ROOT/build/notebooks" "$notebook"
+                --ExecutePreprocessor.timeout=600 --output-dir "$made" "$notebook"
+            note_contents "$made/$name.ipynb"
             break
         done
     done
@@ -179,7 +192,7 @@ main_job() {
     run_notebooks "$@"
     run_parity
     echo
-    echo "Executed notebooks: build/notebooks/. To work through them yourself: ./run_all.sh lab"
+    echo "Executed notebooks: build/notebooks/. To work through them yourself: ./run_all.sh lab student"
     finish
 }
 
@@ -187,16 +200,23 @@ run_tests() {
     get_chromium
     step "ruff check" "$PY" -m ruff check .
     step "ruff format" "$PY" -m ruff format --check .
-    step "pytest" "$PY" -m pytest -q -rs -m "not browser" tests
+    step "pytest" "$PY" -m pytest -q -rs -m "not browser and not student" tests
     step "notebooks (nbval)" "$PY" -m pytest -q --nbval --nbval-sanitize-with tests/sanitize.cfg \
         --nbval-cell-timeout 300 notebooks
+    step "student edition" "$PY" -m pytest -q -m student tests/test_student_runs.py
     step "browser" "$PY" -m pytest -q -rs -m browser tests/test_browser.py
     finish
 }
 
 run_lab() {
+    local folder=$ROOT/notebooks
+    if [ "${1:-}" = student ]; then
+        shift
+        folder=$ROOT/build/student
+        if [ ! -d "$folder" ]; then "$PY" -m experiments.student; fi
+    fi
     if [ "$(id -u)" = 0 ]; then set -- --allow-root "$@"; fi    # containers; the token still protects it
-    exec "$PY" -m jupyterlab --ServerApp.root_dir="$ROOT/notebooks" "$@"
+    exec "$PY" -m jupyterlab --ServerApp.root_dir="$folder" "$@"
 }
 
 none_left() {    # none_left COMMAND ARGUMENTS...: the command takes none
@@ -207,15 +227,16 @@ command=${1:-notebooks}
 if [ $# -gt 0 ]; then shift; fi
 case $command in
     -h | --help) usage && exit 0 ;;
-    notebooks | parity | lab) ;;
+    notebooks | student | lab | parity) ;;
     test) none_left "$command" "$@" ;;
-    *) fail 2 "no command '$command'; there are notebooks (also with nothing), test, parity, lab, --help" ;;
+    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, --help" ;;
 esac
 
 cd "$ROOT"
 set_up
 case $command in
     notebooks) main_job "$@" ;;
+    student) exec "$PY" -m experiments.student "$@" ;;
     test) run_tests ;;
     parity) exec "$PY" -m experiments.parity "$@" ;;
     lab) run_lab "$@" ;;

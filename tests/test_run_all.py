@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("notebooks", "test", "parity", "lab")
+COMMANDS = ("notebooks", "student", "lab", "test", "parity")
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 
@@ -75,6 +75,83 @@ def test_python_of_another_version_is_refused(fresh_copy):
     done = run_all("test", script=fresh_copy, PYTHON=str(old))
     assert done.returncode == 1
     assert "old-python" in one_line(done)
+
+
+# ---- with an environment that only writes down what it is asked ----
+
+FAKE_PYTHON = """#!/bin/sh
+echo "$*" >>"$(dirname "$0")/asked"
+for last; do made=build/notebooks/${last##*/}; done
+case "$*" in
+    *nbconvert*broken*) exit 1 ;;
+    *nbconvert*) printf '"cell_type": "code"\\n"cell_type": "code"\\n"image/png": ""' >"$made" ;;
+    *parity*) printf 'a yes\\nb yes\\n' ;;
+    *student*) mkdir -p build/student ;;
+esac
+"""
+
+
+@pytest.fixture
+def installed_copy(fresh_copy):
+    """A checkout whose set-up is done, with notebooks 00, 02 and 05."""
+    root = fresh_copy.parent
+    (root / ".venv" / "bin").mkdir(parents=True)
+    python = root / ".venv" / "bin" / "python"
+    python.write_text(FAKE_PYTHON)
+    python.chmod(0o755)
+    lists = (root / name for name in ("requirements.txt", "pyproject.toml"))
+    (root / ".venv" / "installed-for").write_text(f"{root}\n" + "".join(path.read_text() for path in lists))
+    (root / "notebooks").mkdir()
+    for name in ("00_a", "02_b", "05_broken"):
+        (root / "notebooks" / f"{name}.ipynb").write_text("{}")
+    return fresh_copy
+
+
+def asked(script: Path) -> list[str]:
+    return (script.parent / ".venv" / "bin" / "asked").read_text().splitlines()
+
+
+def test_chosen_notebooks_run_and_the_summary_says_what_is_in_them(installed_copy):
+    done = run_all("notebooks", "02", script=installed_copy)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(asked(installed_copy)) == 2
+    assert asked(installed_copy)[0].endswith("/02_b.ipynb")
+    lines = {" ".join(line.split()) for line in done.stdout.splitlines()}
+    assert "notebook 02_b ok 0 2 code cells, 1 figures" in lines
+    assert "parity with transformers, quick ok 0 2 of 2 checks met" in lines
+
+
+def test_a_failed_notebook_fails_the_job_and_not_the_others(installed_copy):
+    stale = installed_copy.parent / "build" / "notebooks" / "05_broken.ipynb"
+    stale.parent.mkdir(parents=True)
+    stale.write_text('"cell_type": "code"')
+    done = run_all(script=installed_copy)
+    assert done.returncode == 1
+    lines = {" ".join(line.split()) for line in done.stdout.splitlines()}
+    assert {"notebook 05_broken FAILED 0", "notebook 02_b ok 0 2 code cells, 1 figures"} <= lines
+    assert not stale.exists()
+
+
+def test_no_such_notebook(installed_copy):
+    done = run_all("notebooks", "07", script=installed_copy)
+    assert (done.returncode, one_line(done)) == (2, "run_all.sh: no notebook starts with: 07\n")
+
+
+def test_lab_opens_the_notebooks_or_the_student_edition(installed_copy):
+    root = installed_copy.parent
+    for arguments in (["lab", "--port=1"], ["lab", "student", "--port=1"], ["lab", "student"]):
+        assert run_all(*arguments, script=installed_copy).returncode == 0
+    plain, made, student, again = asked(installed_copy)
+    assert f"--ServerApp.root_dir={root}/notebooks " in plain
+    assert made == "-m experiments.student"
+    assert f"--ServerApp.root_dir={root}/build/student " in student
+    assert student.endswith("--port=1")
+    assert "student" not in again.split()
+
+
+def test_student_passes_its_options_on(installed_copy):
+    run_all("student", "--force", "02", script=installed_copy)
+    assert asked(installed_copy) == ["-m experiments.student --force 02"]
 
 
 def test_ci_runs_the_tests():
