@@ -13,7 +13,7 @@ class MoE(Module):
     """Σ over a token's top-k experts of weight · expert(x).
 
     The softmax runs over all experts before the top k are taken; `norm_topk_prob` rescales the k weights
-    to sum to one. The other order gives other weights.
+    to sum to one. Without that rescaling, the other order would give other weights.
     """
 
     def __init__(self, config: ModelConfig):

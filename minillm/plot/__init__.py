@@ -4,6 +4,7 @@ from minillm.plot.bars import bars, pairs
 from minillm.plot.course_map import course_map
 from minillm.plot.curves import curve, curves
 from minillm.plot.heat import heat
+from minillm.plot.ribbon import ribbon
 from minillm.plot.style import (
     COLOURS,
     HATCHES,
@@ -18,8 +19,9 @@ from minillm.plot.style import (
     short,
     use,
 )
+from minillm.plot.treemap import Tile, treemap
 
 __all__ = [
-    "COLOURS", "HATCHES", "INK", "MUTED", "PAPER", "bars", "course_map", "curve", "curves", "decades",
-    "floor", "heat", "key", "limit", "message", "pairs", "short", "use",
+    "COLOURS", "HATCHES", "INK", "MUTED", "PAPER", "Tile", "bars", "course_map", "curve", "curves", "decades",
+    "floor", "heat", "key", "limit", "message", "pairs", "ribbon", "short", "treemap", "use",
 ]  # fmt: skip
