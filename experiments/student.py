@@ -28,7 +28,9 @@ CLUTTER = shutil.ignore_patterns("*.ipynb", "__pycache__", ".ipynb_checkpoints")
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0, or that of the error that is printed as one line."""
-    parser = argparse.ArgumentParser("student", description="the notebooks with exercises to fill in")
+    parser = argparse.ArgumentParser(
+        "./run_all.sh student", description="notebooks with exercises to fill in"
+    )
     parser.add_argument("numbers", nargs="*", metavar="NN", help="only notebooks that start with NN")
     parser.add_argument(
         "--force", action="store_true", help="replace changed ones, too; yours is moved aside"

@@ -1,159 +1,141 @@
-"""Notebook 00 as a learner meets it: JupyterLab in headless Chromium, run from the top, the widget moved."""
+"""Notebooks as a learner meets them: JupyterLab in headless Chromium, run from the top, widgets moved."""
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
+from lab_in_browser import PATIENCE_S, ROOT, Lab, find_browser, running_browser, running_lab, wait_until
+from small_notebooks import notebook
 
-ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOK = "00_start_here.ipynb"
-TOKEN = "browser-test"
-PATIENCE_S = 300  # for a whole run on two busy cores; alone it takes a quarter of a minute
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
-CHROMIUM_OPTIONS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-# Cells out of view would otherwise not be in the page, and a news popup would cover it.
-SETTINGS = {
-    "notebook-extension/tracker": {"windowingMode": "none"},
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-}
+from experiments import student
+
+FIGURES = {"00": 7, "02": 3, "05": 3}  # notebook: pictures that it shows at least, widgets' among them
+ERRORS = '[data-mime-type="application/vnd.jupyter.error"]'
+# What `interact` makes of our controls, and how each is moved; anything else inside it would go untested.
+MOVED = ".widget-slider, .widget-dropdown, .widget-checkbox"
 
 pytestmark = pytest.mark.browser
 
+# Three controls, of which each changes the figure; in the second widget the slider b does nothing.
+WIDGETS = """import matplotlib.pyplot as plt
+from ipywidgets import Dropdown, FloatLogSlider, IntSlider, interact
+def draw(a, b, c):
+    plt.figure(figsize=(2, 1)); plt.title(f"{a} {b:.2f} {c}"); plt.show()
+def forgets(a, b): draw(a, 0, 0)
+def make():
+    return {"a": IntSlider(value=4, max=4), "b": FloatLogSlider(value=3, min=0, max=2)}"""
+
 
 @pytest.fixture(scope="module")
-def chromium() -> str:
-    found = [path for path in map(shutil.which, BROWSERS) if path]
-    if not found:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
-    return found[0]
+def lab(tmp_path_factory):
+    """The course in a temporary folder without outputs, so that all we see was made here."""
+    find_browser()
+    folder, scratch = tmp_path_factory.mktemp("course"), tmp_path_factory.mktemp("lab")
+    for name in ("data", "notebooks"):
+        shutil.copytree(ROOT / name, folder / name)
+    for path in (folder / "notebooks").glob("*.ipynb"):
+        forget_outputs(path)
+    with running_lab(folder, scratch) as lab:
+        yield lab
 
 
-@pytest.fixture
-def copy(tmp_path) -> Path:
-    """The course in a temporary folder, its notebook without outputs, so that all we see was made here."""
-    shutil.copytree(ROOT / "data", tmp_path / "course" / "data")
-    shutil.copytree(ROOT / "notebooks", tmp_path / "course" / "notebooks")
-    path = tmp_path / "course" / "notebooks" / NOTEBOOK
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    notebook["metadata"].pop("widgets", None)
-    for cell in notebook["cells"]:
+def forget_outputs(path: Path) -> None:
+    made = json.loads(path.read_text(encoding="utf-8"))
+    made["metadata"].pop("widgets", None)
+    for cell in made["cells"]:
         if cell["cell_type"] == "code":
             cell |= {"outputs": [], "execution_count": None}
-    path.write_text(json.dumps(notebook), encoding="utf-8")
-    return tmp_path / "course"
+    path.write_text(json.dumps(made), encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with running_browser(find_browser()) as browser:
+        yield browser
 
 
 @pytest.fixture
-def lab(copy, tmp_path):
-    """Address of a JupyterLab of our own on a free port of 127.0.0.1, with its own settings."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    for name, values in SETTINGS.items():
-        file = tmp_path / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(values))
-    environment = os.environ | {
-        "JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "settings"),
-        "JUPYTERLAB_WORKSPACES_DIR": str(tmp_path / "workspaces"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "config"),
-        "JUPYTER_RUNTIME_DIR": str(tmp_path / "runtime"),
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-        "PYTHONPATH": str(ROOT),
-    }
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1"]
-    command += [f"--port={port}", f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={copy}"]
-    with open(tmp_path / "lab.log", "w") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-    try:
-        wait_until(lambda: server.poll() is not None or answers(port), "JupyterLab to answer")
-        assert server.poll() is None, (tmp_path / "lab.log").read_text()
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(timeout=30)
+def page(browser, lab):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_S * 1000)
+    yield page
+    page.close()
+    lab.stop_kernels()
 
 
-def wait_until(condition, what: str) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail(f"waited {PATIENCE_S} s for {what}")
-        time.sleep(0.3)
+def pictures(place) -> list[str]:
+    return place.locator(".jp-OutputArea img").evaluate_all("found => found.map(image => image.src)")
 
 
-def answers(port: int) -> bool:
-    try:
-        kernels(f"http://127.0.0.1:{port}")
-    except OSError:
-        return False
-    return True
-
-
-def kernels(address: str) -> list[dict]:
-    with urllib.request.urlopen(f"{address}/api/kernels?token={TOKEN}", timeout=10) as reply:
-        return json.load(reply)
-
-
-def idle(address: str) -> bool:
-    running = kernels(address)
-    return bool(running) and all(kernel["execution_state"] == "idle" for kernel in running)
-
-
-@pytest.fixture
-def page(chromium):
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, headless=True, args=CHROMIUM_OPTIONS)
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.set_default_timeout(PATIENCE_S * 1000)
-        yield page
-        browser.close()
-
-
-def run_all_cells(page, address: str) -> None:
-    page.goto(f"{address}/lab/tree/notebooks/{NOTEBOOK}?token={TOKEN}&reset")
-    page.wait_for_selector(".jp-Notebook .jp-CodeCell")
-    wait_until(lambda: idle(address), "the kernel to start")
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
-    prompts = page.locator(".jp-CodeCell .jp-InputPrompt")
-    done = "found => found.length && found.every(prompt => /\\d/.test(prompt.textContent))"
-    wait_until(lambda: prompts.evaluate_all(done), "every cell to have run")
-    wait_until(lambda: idle(address), "the kernel to be idle")
-
-
-def test_notebook_runs_and_its_widget_redraws_the_figure(lab, page):
-    run_all_cells(page, lab)
-    assert page.locator(".jp-CodeCell").count() > 30
-    errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]')
-    assert errors.all_text_contents() == []
-    assert page.locator(".jp-OutputArea img").count() >= 7
-
-    widget = page.locator(".jp-CodeCell", has=page.locator(".widget-slider"))
-    picture = widget.locator(".jp-OutputArea img")
-    before, reading = picture.get_attribute("src"), widget.locator(".widget-readout").first.text_content()
+def move_every_control(lab: Lab, widget, patience_s: float = PATIENCE_S) -> int:
+    """Move each control of one `interact` cell: its figure must change every time. How many there were."""
+    shown = pictures(widget)
+    assert len(shown) == 1
     time.sleep(1)
-    assert picture.get_attribute("src") == before  # it does not change by itself
-    widget.locator(".widget-slider .noUi-handle").press("ArrowRight")
-    wait_until(
-        lambda: widget.locator(".widget-readout").first.text_content() != reading, "the slider to move"
-    )
-    wait_until(lambda: picture.get_attribute("src") != before, "the figure to change")
-    wait_until(lambda: idle(lab), "the kernel to be idle again")
+    assert pictures(widget) == shown, "the figure changes by itself"
+    rows = widget.locator(MOVED)
+    assert rows.count() == widget.locator(".widget-interact > .widget-inline-hbox").count()
+    for number in range(rows.count()):
+        before = pictures(widget)
+        move(rows.nth(number), lab)
+        what = f"the figure to change with control {number}"
+        wait_until(lambda before=before: pictures(widget) not in (before, []), what, patience_s)
+        wait_until(lab.idle, "the kernel to be idle again")
+    return rows.count()
+
+
+def move(row, lab: Lab) -> None:
+    """One step of a slider, the next choice of a dropdown, the other state of a box."""
+    if row.locator("select").count():
+        choices = row.locator("select")
+        now, count = choices.evaluate("select => [select.selectedIndex, select.options.length]")
+        choices.select_option(index=(now + 1) % count)
+    elif row.locator("input[type=checkbox]").count():
+        row.locator("input[type=checkbox]").click()
+    else:
+        slide(row)
+
+
+def slide(row) -> None:
+    """One step up; at the upper end, where that does nothing, one step down."""
+    handle = row.locator(".noUi-handle").first
+    before = handle.get_attribute("aria-valuenow")
+    for key in ("ArrowRight", "ArrowLeft"):
+        handle.press(key)
+        if handle.get_attribute("aria-valuenow") != before:
+            return
+    pytest.fail("a slider does not move")
+
+
+@pytest.mark.parametrize("number", FIGURES)
+def test_notebook_runs_and_every_control_redraws_its_figure(number, lab, page):
+    names = [path.name for path in (lab.folder / "notebooks").glob(f"{number}_*.ipynb")]
+    assert len(names) == 1, f"one notebook {number} is expected"
+    lab.run_all_cells(page, names[0])
+    errors = page.locator(ERRORS)
     assert errors.all_text_contents() == []
+    assert page.locator(".jp-CodeCell").count() > 30
+    assert len(pictures(page)) >= FIGURES[number]
+    widgets = page.locator(".jp-CodeCell", has=page.locator(".widget-interact"))
+    assert widgets.count() >= 1
+    for place in range(widgets.count()):
+        assert move_every_control(lab, widgets.nth(place)) >= 1
+    assert errors.all_text_contents() == []
+
+
+def test_a_control_that_does_nothing_is_found(lab, page):
+    cells = (
+        WIDGETS,
+        "_ = interact(draw, **make(), c=Dropdown(options=[1, 2]))",
+        "_ = interact(forgets, **make())",
+    )
+    small = notebook(*cells) | {"metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3"}}}
+    student.write(lab.folder / "notebooks" / "small.ipynb", small)
+    lab.run_all_cells(page, "small.ipynb")
+    widgets = page.locator(".jp-CodeCell", has=page.locator(".widget-interact"))
+    assert widgets.count() == 2
+    assert move_every_control(lab, widgets.nth(0)) == 3
+    with pytest.raises(pytest.fail.Exception, match="with control 1"):
+        move_every_control(lab, widgets.nth(1), patience_s=4)
