@@ -2,7 +2,6 @@
 
 import ast
 import re
-from statistics import median
 
 FUNCTIONAL = "torch.nn.functional"
 ALLOWED_FROM_NN = {"Module", "ModuleList", "Linear", "Embedding", "Parameter", "functional"}
@@ -10,7 +9,6 @@ ALLOWED_FROM_NN = {"Module", "ModuleList", "Linear", "Embedding", "Parameter", "
 MODEL_CLASS = re.compile(
     r"^AutoModel|For(CausalLM|Conditional|Sequence|Token|Question)|Model$|GenerationMixin"
 )
-TAGS = {"nbval-ignore-output", "nbval-check-output", "nbval-skip", "nbval-raises-exception"}
 # The brackets keep this line from matching itself.
 HOME_PATH = re.compile(r"/(?:hom[e]|User[s])/[A-Za-z]|/roo[t]/|/wor[k]/[a-z]|C:\\\\User[s]")
 
@@ -59,34 +57,3 @@ def forbidden_model_classes(source: str) -> set[str]:
 def forbidden_layers(source: str) -> set[str]:
     """What `source` takes from torch.nn beyond the five allowed classes and the functions."""
     return used_names(source, "torch.nn") - ALLOWED_FROM_NN
-
-
-def notebook_faults(notebook: dict) -> list[str]:
-    """What is wrong with a notebook: outputs, length of cells, solution markers, tags, remote pictures."""
-    code = [
-        cell for cell in notebook["cells"] if cell["cell_type"] == "code" and "".join(cell["source"]).strip()
-    ]
-    outputs = [output for cell in code for output in cell["outputs"]]
-    text = ["".join(cell["source"]) for cell in notebook["cells"]]
-    faults = []
-    if not outputs or any(cell["execution_count"] is None for cell in code):
-        faults.append("outputs are not stored")
-    if any(output["output_type"] == "error" for output in outputs):
-        faults.append("an error is stored")
-    if any(output.get("name") == "stderr" for output in outputs):
-        faults.append("something is stored from stderr")
-    if code and median("".join(cell["source"]).count("\n") + 1 for cell in code) > 10:
-        faults.append("the median code cell has more than 10 lines")
-    if not all(_balanced(source) for source in text):
-        faults.append("solution markers do not pair up")
-    if any(re.search(r"!\[[^]]*\]\(https?:|<img[^>]+https?:", source) for source in text):
-        faults.append("a picture comes from elsewhere")
-    tags = {tag for cell in notebook["cells"] for tag in cell["metadata"].get("tags", [])}
-    faults += [f"unknown tag {tag}" for tag in sorted(tags - TAGS)]
-    return faults
-
-
-def _balanced(source: str) -> bool:
-    markers = re.findall(r"^\s*### (BEGIN|END) SOLUTION$", source, flags=re.MULTILINE)
-    loose = len(re.findall(r"(?i)#\s*(?:begin|end)\s+solution", source))
-    return markers == ["BEGIN", "END"] * (len(markers) // 2) and loose == len(markers)

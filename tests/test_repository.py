@@ -1,6 +1,5 @@
 """The rules of this repository, held by tests; each rule is first shown to catch a case that breaks it."""
 
-import json
 import subprocess
 import sys
 import time
@@ -17,7 +16,6 @@ CODE = [
     for path in ROOT.glob(f"{folder}/**/*.py")
 ]
 ENGINE = [path for path in CODE if path.is_relative_to(ROOT / "minillm")]
-NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 300, 50
 MAX_TREE_BYTES = 45 * 2**20
 
@@ -154,56 +152,3 @@ def test_no_path_of_somebodys_machine(tracked):
     ]
     assert len(texts) > 20
     assert found(texts, rules.HOME_PATH.findall) == {}
-
-
-# ---- notebooks ----
-
-
-def cell(source: str, *outputs: dict, tags: tuple[str, ...] = (), count: int | None = 1) -> dict:
-    return {
-        "cell_type": "code",
-        "source": source,
-        "outputs": list(outputs),
-        "execution_count": count,
-        "metadata": {"tags": list(tags)},
-    }
-
-
-GOOD_OUTPUT = {"output_type": "stream", "name": "stdout", "text": "1"}
-SOLUTION = "def f():\n    ### BEGIN SOLUTION\n    return 1\n    ### END SOLUTION"
-
-
-@pytest.mark.parametrize(
-    ("cells", "fault"),
-    [
-        ([cell("1")], "outputs are not stored"),
-        ([cell("1", GOOD_OUTPUT, count=None)], "outputs are not stored"),
-        ([cell("1/0", {"output_type": "error"})], "an error is stored"),
-        ([cell("1", {**GOOD_OUTPUT, "name": "stderr"})], "something is stored from stderr"),
-        ([cell("x = 1\n" * 12, GOOD_OUTPUT)], "the median code cell has more than 10 lines"),
-        ([cell("### BEGIN SOLUTION\n1", GOOD_OUTPUT)], "solution markers do not pair up"),
-        ([cell("### BEGIN SOLUTION\n1\n# end solution", GOOD_OUTPUT)], "solution markers do not pair up"),
-        ([cell("1", GOOD_OUTPUT, tags=("nbval-ignore-outputs",))], "unknown tag nbval-ignore-outputs"),
-    ],
-)
-def test_faults_of_notebooks_are_found(cells, fault):
-    assert rules.notebook_faults({"cells": cells}) == [fault]
-
-
-def test_good_notebook_passes():
-    good = cell(SOLUTION, GOOD_OUTPUT, tags=("nbval-ignore-output",))
-    assert rules.notebook_faults({"cells": [good]}) == []
-
-
-def test_notebooks_follow_the_rules():
-    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02d}" for number in range(len(NOTEBOOKS))]
-    assert found(NOTEBOOKS, lambda text: rules.notebook_faults(json.loads(text))) == {}
-
-
-def test_notebooks_are_those_of_the_course():
-    course = json.loads((ROOT / "data" / "course.json").read_text(encoding="utf-8"))
-    assert [row["number"] for row in course] == [f"{number:02d}" for number in range(21)]
-    questions = {row["number"]: row["question"] for row in course}
-    for path in NOTEBOOKS:
-        title = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"]).splitlines()[0]
-        assert title == f"# {path.name[:2]} · {questions[path.name[:2]]}"
