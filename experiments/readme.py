@@ -1,4 +1,4 @@
-"""Writes the numbers and the figure of README.md: predictions from published bandwidth, the course map.
+"""Writes the numbers and the figure of README.md: predictions from published bandwidth, course map, models.
 
     python -m experiments.readme
 
@@ -11,8 +11,11 @@ import re
 from experiments.machine import ROOT
 from minillm.estimate import estimate
 from minillm.hardware import PUBLISHED
+from minillm.model_source import SHIPPED
 from minillm.plot import short
 from minillm.presets import PRESETS
+from training.card import experts, used_parameters
+from training.skills import SKILLS
 
 README = ROOT / "README.md"
 FIGURE = ROOT / "data" / "figures" / "predicted_8b.png"
@@ -49,7 +52,29 @@ def course_table() -> str:
     return "\n".join(rows)
 
 
-BLOCKS = {"predicted": predicted_table, "course": course_table}
+def shipped_table() -> str:
+    """The models in data/: their shape, and the share of held-out prompts whose whole answer is right."""
+    head = ["model", "layers", "experts a layer", "parameters", "a token uses", "file", *SKILLS]
+    rows = [head, ["---"] * len(head), *(shipped_row(name) for name in SHIPPED)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def shipped_row(name: str) -> list[str]:
+    """A model's cells, from the files that its training and its evaluation left."""
+    folder = ROOT / "data" / name
+    config, facts, result = (
+        json.loads((folder / f"{file}.json").read_text(encoding="utf-8"))
+        for file in ("config", "training", "evaluation")
+    )
+    count, used = facts["parameters"], used_parameters(config, facts["parameters"])
+    size = (folder / "model.safetensors").stat().st_size
+    shares = [f"{100 * result['skills'][skill]['accuracy']:.1f} %" for skill in SKILLS]
+    several = f"{experts(config)}, {config['num_experts_per_tok']} a token" if experts(config) else "–"
+    shape = [str(config["num_hidden_layers"]), several, f"{count / 1e6:.1f} M", f"{used / 1e6:.1f} M"]
+    return [f"[`{name}`](data/{name}/README.md)", *shape, f"{size / 1e6:.1f} MB", *shares]
+
+
+BLOCKS = {"predicted": predicted_table, "course": course_table, "shipped": shipped_table}
 
 
 def with_blocks(text: str) -> str:

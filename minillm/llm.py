@@ -25,7 +25,8 @@ from minillm.weights import build
 class LLM:
     """Load a model and generate.
 
-    `model`: a folder with config.json and safetensors, a hub id, "tiny", or "random:Qwen3-8B".
+    `model`: a folder with config.json and safetensors, a hub id, "tiny" or another model that comes with
+    minillm, or "random:Qwen3-8B".
     `device`: auto (CUDA if there is one), cpu, cuda, cuda:N. `dtype`: auto (as stored), bfloat16, float16,
     float32. `max_model_len`: most tokens a request may store; default: the model's context.
     `seed`: of random weights, and of requests without a seed of their own. The other keywords belong to

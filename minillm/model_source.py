@@ -10,7 +10,8 @@ from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 
-SHIPPED = ("tiny", "tiny-moe")  # names that a hub id never takes; shipped_here() are those of this copy
+# Names that a hub id never takes; shipped_here() are those of this copy.
+SHIPPED = ("tiny", "tiny-moe", "tiny-draft")
 RANDOM = "random:"
 
 

@@ -48,19 +48,30 @@ are not measured.
 
 def mlp_row(config):
     """The card's row on what follows attention in each layer."""
-    if "num_experts" not in config:
+    if not experts(config):
         return f"MLP | {config['intermediate_size']} wide"
-    chosen, count = config["num_experts_per_tok"], config["num_experts"]
+    count, chosen = experts(config), config["num_experts_per_tok"]
     return f"experts a layer | {count}, each {config['moe_intermediate_size']} wide; a token uses {chosen}"
 
 
+def experts(config):
+    """Experts of a layer, by the name that transformers stores or the one that Qwen publishes; 0 if none."""
+    return config.get("num_local_experts", config.get("num_experts", 0))
+
+
 def active_note(config, parameters):
-    """How many of the `parameters` a token uses, where that is not all of them."""
-    if "num_experts" not in config:
-        return ""
-    idle = config["num_experts"] - config["num_experts_per_tok"]
+    """How many of the `parameters` a token uses, as text; empty where that is all of them."""
+    used = used_parameters(config, parameters)
+    return f", of which a token uses {used:,}" if used < parameters else ""
+
+
+def used_parameters(config, parameters):
+    """How many of a model's `parameters` a token uses: all but those of experts that it is not sent to."""
+    if not experts(config):
+        return parameters
+    idle = experts(config) - config["num_experts_per_tok"]
     expert = 3 * config["hidden_size"] * config["moe_intermediate_size"]
-    return f", of which a token uses {parameters - config['num_hidden_layers'] * idle * expert:,}"
+    return parameters - config["num_hidden_layers"] * idle * expert
 
 
 def write_card(folder):
