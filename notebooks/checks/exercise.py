@@ -70,6 +70,8 @@ def same(value: Any, other: Any) -> bool:
         return type(value) is type(other)
     if isinstance(value, bool) or isinstance(other, bool):
         return value is other
+    if isinstance(value, int) and isinstance(other, int):
+        return value == other  # counts: off by one is a mistake however large they are
     if isinstance(value, int | float) and isinstance(other, int | float):
         return isclose(value, other, rel_tol=TOLERANCE) or value == other
     if isinstance(value, list | tuple) and isinstance(other, list | tuple):
