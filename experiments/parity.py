@@ -1,6 +1,6 @@
-"""Are our tokens Hugging Face's? Skills and float32 tokens of `tiny`, a grid of models, bf16 on a GPU.
+"""Are our tokens Hugging Face's? Skills and float32 tokens of shipped models, a grid, bf16 on a GPU.
 
-    python -m experiments.parity                    # data/results/parity__<machine>.json: skills, tiny, grid
+    python -m experiments.parity                    # data/results/parity__<machine>.json: all but bf16
     python -m experiments.parity --bf16             # the same file of a machine with a GPU: bf16
     python -m experiments.parity --quick            # a short version, into build/results/
 
@@ -10,29 +10,26 @@ Exit status 1 if a figure misses its goal. Cut short, the same command continues
 import argparse
 import sys
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import torch
-from transformers import AutoTokenizer
 from transformers.utils import logging
 
-from experiments import bf16_margin, grid_parity, reference, skill_accuracy
-from experiments.greedy import compare
+from experiments import bf16_margin, grid_parity, shipped_parity
 from experiments.machine import ROOT
 from experiments.prompt_files import read_lines
-from experiments.results import FOLDER, Results, check, report
-from minillm import LLM, SamplingParams, memory
+from experiments.results import FOLDER, Results, report
+from minillm import memory
 from minillm.units import gib
 from tests import grid
-from training.skills import SKILLS, held_out
 
-TINY = ROOT / "data" / "tiny"
-FULL = {"skill_prompts": 300, "tiny_prompts": 20, "tiny_tokens": 256, "configurations": grid.COUNT}
-QUICK = {"skill_prompts": 25, "tiny_prompts": 5, "tiny_tokens": 64, "configurations": 8}
+FULL = {"skill_prompts": 300, "tiny_prompts": 20, "tiny_tokens": 256}
+FULL |= {"moe_skill_prompts": 100, "moe_prompts": 20, "moe_tokens": 256, "configurations": grid.COUNT}
+QUICK = {"skill_prompts": 25, "tiny_prompts": 5, "tiny_tokens": 64}
+QUICK |= {"moe_skill_prompts": 4, "moe_prompts": 4, "moe_tokens": 32, "configurations": 8}
 BF16 = {"models": ["random:Qwen3-1.7B", "random:Qwen3-8B"], "prompts": 20, "tokens": 64}
 BF16_QUICK = {"models": ["random:Qwen3-0.6B"], "prompts": 3, "tokens": 8}
 BF16_QUICK_BYTES = 8 << 30  # the model in bfloat16 twice and in float32, and room to work
-CHUNK = 25  # prompts a row: what a run cut short loses at most
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -55,9 +52,7 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
     """The command line, with defaults that depend on each other filled in."""
     parser = argparse.ArgumentParser(prog="python -m experiments.parity", description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer prompts and models, into build/results")
-    parser.add_argument(
-        "--parts", nargs="+", choices=PARTS, help="default: skills tiny grid; with --quick all"
-    )
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="default: all but bf16; with --quick all")
     parser.add_argument("--bf16", dest="parts", action="store_const", const=["bf16"], help="--parts bf16")
     parser.add_argument("--models", nargs="+", help="of bf16; default: " + " ".join(BF16["models"]))
     parser.add_argument("--prompts", type=int, help="of bf16; default: 20")
@@ -76,7 +71,7 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
 
 def _default_parts(quick: bool) -> list[str]:
     """The quick run shows every part, bf16 on a smaller model, where memory allows it."""
-    parts = ["skills", "tiny", "grid"]
+    parts = ["skills", "tiny", "tiny-moe", "grid"]
     available = memory.available_bytes()
     if not quick:
         return parts
@@ -91,30 +86,23 @@ def _default_parts(quick: bool) -> list[str]:
 
 def skills(results: Results, settings: dict) -> list[dict]:
     """Held-out prompts of each skill, whole answers right, through both programs."""
-    llm, model = _tiny(settings["device"])
-    tokenizer = AutoTokenizer.from_pretrained(TINY)
-    for skill in SKILLS:
-        samples = held_out(skill, settings["skill_prompts"])
-        for begin in range(0, len(samples), CHUNK):
-            part = samples[begin : begin + CHUNK]
-            key = f"skills/{skill}/{begin:03d}"
-            _row(results, key, lambda part=part: skill_accuracy.measure(llm, model, tokenizer, part))
-    return [c for skill in SKILLS for c in skill_accuracy.checks(skill, results.rows(f"skills/{skill}/"))]
+    row = partial(_row, results)
+    return shipped_parity.skill_checks(row, "tiny", settings["device"], "skills", settings["skill_prompts"])
 
 
 def tiny(results: Results, settings: dict) -> list[dict]:
     """Greedy float32 tokens of `tiny` on its own prompts, past end tokens."""
-    llm, model = _tiny(settings["device"])
-    limit = settings["tiny_tokens"]
-    for index, prompt in enumerate(tiny_prompts(llm, settings["tiny_prompts"])):
-        _row(results, f"tiny/{index:02d}", lambda prompt=prompt: _tiny_row(llm, model, prompt, limit))
-    rows = results.rows("tiny/")
-    right = sum(not row["wrong"] for row in rows)
+    counts = settings["tiny_prompts"], settings["tiny_tokens"]
+    return shipped_parity.token_checks(partial(_row, results), "tiny", settings["device"], "tiny", *counts)
+
+
+def tiny_moe(results: Results, settings: dict) -> list[dict]:
+    """Both for `tiny-moe`."""
+    model = partial(_row, results), "tiny-moe", settings["device"]
+    counts = settings["moe_prompts"], settings["moe_tokens"]
     return [
-        check("tiny float32: prompts", len(rows), settings["tiny_prompts"]),
-        check(f"tiny float32: share of answers of {limit} tokens right", right / len(rows), 1.0),
-        check("tiny float32: answers apart at a reference margin <= 1e-4", sum(len(r["ties"]) for r in rows)),
-        check("tiny float32: one token fed a step", grid_parity.one_a_step(rows), True),
+        *shipped_parity.skill_checks(*model, "tiny-moe/skills", settings["moe_skill_prompts"]),
+        *shipped_parity.token_checks(*model, "tiny-moe/tokens", *counts),
     ]
 
 
@@ -142,10 +130,16 @@ def bf16(results: Results, settings: dict) -> list[dict]:
     return checks
 
 
-PARTS: dict[str, Callable] = {"skills": skills, "tiny": tiny, "grid": grid_part, "bf16": bf16}
+PARTS: dict[str, Callable] = {
+    "skills": skills,
+    "tiny": tiny,
+    "tiny-moe": tiny_moe,
+    "grid": grid_part,
+    "bf16": bf16,
+}
 
 
-# ---- prompts, models, helpers ----
+# ---- helpers ----
 
 
 def shared_prompts(count: int) -> list[list[int]]:
@@ -153,39 +147,12 @@ def shared_prompts(count: int) -> list[list[int]]:
     return [row["token_ids"] for row in read_lines("prompts.jsonl")[:count]]
 
 
-def tiny_prompts(llm: LLM, count: int) -> list[list[int]]:
-    """Token ids of `count` prompts of the shipped models' own domain."""
-    rows = read_lines("prompts_tiny.jsonl")
-    spread = [rows[index * len(rows) // count] for index in range(count)]  # some of each category
-    return [llm.tokenizer.encode(row["turns"][0]) for row in spread]
-
-
-@cache
-def _tiny(device: str) -> tuple[LLM, torch.nn.Module]:
-    return LLM("tiny", device=device, dtype="float32"), reference.load(TINY, torch.float32, device)
-
-
-def _tiny_row(llm: LLM, model: torch.nn.Module, prompt: list[int], limit: int) -> dict:
-    fed_before = llm.tokens_fed
-    (out,) = llm.generate(prompt, SamplingParams(max_tokens=limit, ignore_eos=True))
-    fed = llm.tokens_fed - fed_before
-    answer = reference.greedy(model, prompt, limit)
-    verdict = compare(prompt, out.token_ids, answer, lambda ids: reference.logits(model, ids), limit)
-    return {
-        "prompt_tokens": len(prompt),
-        "tokens": len(out.token_ids),
-        "min_margin": min(answer.margins),
-        **grid_parity.judge([verdict]),
-        "tokens_fed": fed,
-        "tokens_to_feed": len(prompt) + len(out.token_ids) - 1,
-    }
-
-
-def _row(results: Results, key: str, measure: Callable[[], dict]) -> None:
+def _row(results: Results, key: str, measure: Callable[[], dict]) -> dict:
     """Measure, or take from the run that was cut short; the line counts up on a terminal."""
-    results.row(key, measure)
+    row = results.row(key, measure)
     if sys.stderr.isatty():
         print(f"\r\033[K{key}", end="", file=sys.stderr, flush=True)
+    return row
 
 
 if __name__ == "__main__":

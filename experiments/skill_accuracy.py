@@ -1,4 +1,4 @@
-"""The shipped model's skills: whole answers right on held-out prompts, in our engine and Hugging Face's."""
+"""A shipped model's skills: whole answers right on held-out prompts, in our engine and Hugging Face's."""
 
 import time
 from collections.abc import Sequence
@@ -61,13 +61,13 @@ def _text(tokenizer: PreTrainedTokenizerBase, token_ids: list[int], eos: tuple[i
     return None if end is None else tokenizer.decode(token_ids[:end], skip_special_tokens=True)
 
 
-def checks(skill: str, rows: list[dict]) -> list[dict]:
+def checks(skill: str, rows: list[dict], model: str = "tiny") -> list[dict]:
     """Accuracy of both, and the share of answers that are the same text."""
     total = sum(row["prompts"] for row in rows)
     share = {k: sum(row[k] for row in rows) / total for k in ("right", "right_reference", "same")}
     return [
-        check(f"tiny {skill}: whole answer right", share["right"], GOALS[skill]),
-        check(f"tiny {skill}: … through transformers", share["right_reference"], GOALS[skill]),
-        check(f"tiny {skill}: same answer as transformers", share["same"]),
-        check(f"tiny {skill}: held-out prompts", total),
+        check(f"{model} {skill}: whole answer right", share["right"], GOALS[skill]),
+        check(f"{model} {skill}: … through transformers", share["right_reference"], GOALS[skill]),
+        check(f"{model} {skill}: same answer as transformers", share["same"]),
+        check(f"{model} {skill}: held-out prompts", total),
     ]

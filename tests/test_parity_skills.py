@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from transformers import AutoTokenizer
 
-from experiments import parity, reference, skill_accuracy
+from experiments import parity, shipped_parity, skill_accuracy
 from minillm import LLM, presets
 from training.skills import held_out
 
@@ -15,8 +14,7 @@ from training.skills import held_out
 @pytest.fixture(scope="module")
 def programs():
     """Our engine, the reference and its tokenizer."""
-    with LLM("tiny", device="cpu", dtype="float32") as llm:
-        yield llm, reference.load(parity.TINY), AutoTokenizer.from_pretrained(parity.TINY)
+    return shipped_parity.programs("tiny", "cpu")
 
 
 @dataclass
@@ -63,17 +61,20 @@ def test_damaged_engine_is_told_from_the_reference(programs):
 
 def test_short_run_of_every_part_meets_its_goals(tmp_path, monkeypatch, capsys):
     small = {"skill_prompts": 1, "tiny_prompts": 1, "tiny_tokens": 8, "configurations": 1}
+    small |= {"moe_skill_prompts": 1, "moe_prompts": 1, "moe_tokens": 8}
     monkeypatch.setattr(parity, "QUICK", small)
     held = lambda skill, count: held_out("arithmetic" if skill == "recall" else skill, count)  # noqa: E731
-    monkeypatch.setattr(parity, "held_out", held)  # a recall prompt alone takes seconds
+    monkeypatch.setattr(shipped_parity, "held_out", held)  # a recall prompt alone takes seconds
     shape = replace(presets.load("Qwen3-0.6B"), hidden_size=64, intermediate_size=96, num_hidden_layers=2)
     monkeypatch.setitem(presets.PRESETS, "Small", shape)
     monkeypatch.setattr(parity, "BF16_QUICK", {"models": ["random:Small"], "prompts": 1, "tokens": 2})
     assert parity.main(["--quick", "--device", "cpu", "--machine", "box", "--out", str(tmp_path)]) == 0
     stored = json.loads((tmp_path / "parity__box.json").read_text())
     assert [row["key"] for row in stored["rows"]] == [
-        *(f"skills/{skill}/000" for skill in parity.SKILLS),
+        *(f"skills/{skill}/000" for skill in shipped_parity.SKILLS),
         "tiny/00",
+        *(f"tiny-moe/skills/{skill}/000" for skill in shipped_parity.SKILLS),
+        "tiny-moe/tokens/00",
         "grid/00",
         "bf16/random:Small/00",
     ]
@@ -84,5 +85,5 @@ def test_a_quick_run_leaves_out_what_memory_does_not_hold(monkeypatch, capsys):
     for available, last in ((8 << 30, "bf16"), (None, "bf16"), (7 << 30, "grid")):
         monkeypatch.setattr(parity.memory, "available_bytes", lambda available=available: available)
         assert parity.read_options(["--quick"]).parts[-1] == last
-        assert parity.read_options([]).parts == ["skills", "tiny", "grid"]
+        assert parity.read_options([]).parts == ["skills", "tiny", "tiny-moe", "grid"]
     assert "bf16 is left out: it needs 8.00 GiB of memory, 7.00 GiB are available" in capsys.readouterr().out
