@@ -106,7 +106,7 @@ def _counting(route, prompt: torch.Tensor, answer: torch.Tensor):
 
 def figures(rows: list[dict]) -> list[dict]:
     """Experts in use and skew over all rows; the busiest experts' share also within a category."""
-    each = [total([row]) for row in rows]
+    answers = [torch.tensor(row["answer_choices"]) for row in rows]
     shares = normalised(total(rows))
     alike = 1 / shares.shape[1]
     return [
@@ -124,11 +124,14 @@ def figures(rows: list[dict]) -> list[dict]:
         check("routing: entropy over the largest possible, lowest layer", entropy(shares).min().item()),
         check("routing: Gini coefficient, mean of layers", gini(shares).mean().item()),
         check(f"routing: share of a layer's {BUSIEST} busiest experts", busiest(shares)),
-        check(
-            f"routing: share of a layer's {BUSIEST} busiest experts, within a category",
-            sum(busiest(normalised(counts)) for counts in each) / len(each),
-        ),
+        check("routing: … within a category", mean_busiest([total([row]) for row in rows])),
+        check("routing: … within a category's answers", mean_busiest(answers)),
     ]
+
+
+def mean_busiest(counts: list[torch.Tensor]) -> float:
+    """`busiest` of each category's counts [layers, experts], mean of categories."""
+    return sum(busiest(normalised(each)) for each in counts) / len(counts)
 
 
 def total(rows: list[dict]) -> torch.Tensor:

@@ -75,6 +75,17 @@ def test_one_expert_alone_is_all_skew():
     assert values["Gini coefficient, mean of layers"] == pytest.approx((7 / 8 + 0) / 2)
 
 
+def test_answers_of_a_category_may_be_narrower_than_all_of_it():
+    rows = [
+        {"prompt_choices": [[4, 4, 4, 4, 4, 4, 4, 4]], "answer_choices": [[8, 8, 8, 8, 0, 0, 0, 0]]},
+        {"prompt_choices": [[4, 4, 4, 4, 4, 4, 4, 4]], "answer_choices": [[0, 0, 0, 0, 8, 8, 8, 8]]},
+    ]
+    values = {c["name"].removeprefix("routing: "): c["value"] for c in routing.figures(rows)}
+    assert values["share of a layer's 4 busiest experts"] == pytest.approx(0.5)
+    assert values["… within a category"] == pytest.approx(0.75)
+    assert values["… within a category's answers"] == pytest.approx(1)
+
+
 def test_used_now_and_then_is_dead_all_the_same():
     values, _ = figures_of([[1, 99, 100, 100, 100, 100, 100, 200]])
     assert values["share of experts in use"] == 1
