@@ -83,6 +83,12 @@ def test_unanswered():
     assert double.verdict(stub) == SKIPPED
 
 
+def test_what_pytorch_has_not_implemented_is_not_taken_for_a_blank():
+    shifted = double.verdict(lambda x: torch.ones(1, dtype=torch.uint16) << 1)
+    assert "NotImplementedError" in shifted
+    assert shifted != SKIPPED
+
+
 def test_an_error_in_the_answer_is_named():
     assert "ZeroDivisionError" in double.verdict(lambda x: 1 / 0)
 

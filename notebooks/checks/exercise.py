@@ -39,7 +39,7 @@ class Exercise:
     def verdict(self, answer: Callable) -> str:
         """What `check` prints after the name."""
         given, expected = self._outcomes(answer), self._outcomes(self.solution)
-        if any(isinstance(outcome, NotImplementedError) for outcome in given):
+        if any(unanswered(outcome) for outcome in given):
             return SKIPPED
         if same(given, expected):
             return "right."
@@ -60,6 +60,11 @@ class Exercise:
                 return self.run(answer, *deepcopy(case))
         except Exception as error:
             return error
+
+
+def unanswered(outcome: Any) -> bool:
+    """Whether it is the bare NotImplementedError of a blank exercise; PyTorch's own say what is missing."""
+    return isinstance(outcome, NotImplementedError) and not outcome.args
 
 
 def same(value: Any, other: Any) -> bool:
