@@ -109,7 +109,8 @@ def test_an_expected_error():
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (1, True), (1.0, 1.01), (100_000, 100_001), ("1", 1), ([1, 2], [1]), ([1, 2], [2, 1]), ({"a": 1}, {"b": 1}), (None, 0),
+        (1, True), (1.0, 1.01), (100_000, 100_001), ("1", 1), ([1, 2], [1]), ([1, 2], [2, 1]), (None, 0),
+        ({"a": 1}, {"b": 1}),
         (torch.ones(2), torch.ones(1, 2)), (torch.ones(2), torch.ones(2, dtype=torch.int64)),
         (torch.ones(2, dtype=torch.bool), torch.ones(2, dtype=torch.int64)), (torch.ones(1), 1.0),
         (torch.tensor([1.0, float("nan")]), torch.tensor([1.0, 2.0])),
