@@ -69,8 +69,8 @@ def pictures(place) -> list[str]:
     return place.locator(".jp-OutputArea img").evaluate_all("found => found.map(image => image.src)")
 
 
-def move_every_control(lab: Lab, widget, patience_s: float = PATIENCE_S) -> int:
-    """Move each control of one `interact` cell: its figure must change every time. How many there were."""
+def move_every_control(lab: Lab, widget, patience_s: float = 60) -> int:
+    """Move each control of one `interact` cell and back: its figure must change. How many there were."""
     shown = pictures(widget)
     assert len(shown) == 1
     time.sleep(1)
@@ -78,31 +78,33 @@ def move_every_control(lab: Lab, widget, patience_s: float = PATIENCE_S) -> int:
     rows = widget.locator(MOVED)
     assert rows.count() == widget.locator(".widget-interact > .widget-inline-hbox").count()
     for number in range(rows.count()):
-        before = pictures(widget)
-        move(rows.nth(number), lab)
-        what = f"the figure to change with control {number}"
-        wait_until(lambda before=before: pictures(widget) not in (before, []), what, patience_s)
-        wait_until(lab.idle, "the kernel to be idle again")
+        # Back, too: with what one control now shows, another may rightly have nothing to change.
+        for direction in ("there", "back"):
+            before = pictures(widget)
+            move(rows.nth(number), direction)
+            what = f"the figure to change with control {number}"
+            wait_until(lambda before=before: pictures(widget) not in (before, []), what, patience_s)
+            wait_until(lab.idle, "the kernel to be idle again")
     return rows.count()
 
 
-def move(row, lab: Lab) -> None:
-    """One step of a slider, the next choice of a dropdown, the other state of a box."""
+def move(row, direction: str) -> None:
+    """One step of a slider, one choice of a dropdown, the other state of a box."""
     if row.locator("select").count():
         choices = row.locator("select")
         now, count = choices.evaluate("select => [select.selectedIndex, select.options.length]")
-        choices.select_option(index=(now + 1) % count)
+        choices.select_option(index=(now + (1 if direction == "there" else -1)) % count)
     elif row.locator("input[type=checkbox]").count():
         row.locator("input[type=checkbox]").click()
     else:
-        slide(row)
+        slide(row, ("ArrowRight", "ArrowLeft") if direction == "there" else ("ArrowLeft", "ArrowRight"))
 
 
-def slide(row) -> None:
-    """One step up; at the upper end, where that does nothing, one step down."""
+def slide(row, keys: tuple[str, str]) -> None:
+    """One step with the first key; at the end of the slider, where that does nothing, with the second."""
     handle = row.locator(".noUi-handle").first
     before = handle.get_attribute("aria-valuenow")
-    for key in ("ArrowRight", "ArrowLeft"):
+    for key in keys:
         handle.press(key)
         if handle.get_attribute("aria-valuenow") != before:
             return
