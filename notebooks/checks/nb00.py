@@ -6,19 +6,28 @@ from checks.exercise import Exercise
 from minillm import estimate
 from minillm.presets import PRESETS
 
+EMBEDDING = "model.embed_tokens.weight"
+
+
+def _without(config, *left_out: str) -> int:
+    return sum(prod(shape) for name, shape in config.parameter_shapes().items() if name not in left_out)
+
 
 def _needed(name: str, bits: int) -> int:
-    return estimate.bytes_per_token(PRESETS[name], bits)
+    config = PRESETS[name]
+    return _without(config, *([] if config.tie_word_embeddings else [EMBEDDING])) * bits // 8
 
 
 def _with_embedding(name: str, bits: int) -> int:
-    return sum(map(prod, PRESETS[name].parameter_shapes().values())) * bits // 8
+    return _without(PRESETS[name]) * bits // 8
 
 
 def _without_head(name: str, bits: int) -> int:
-    shapes = PRESETS[name].parameter_shapes()
-    del shapes["model.embed_tokens.weight"]
-    return sum(map(prod, shapes.values())) * bits // 8
+    return _without(PRESETS[name], EMBEDDING) * bits // 8
+
+
+def _without_last_norm(name: str, bits: int) -> int:
+    return estimate.bytes_per_token(PRESETS[name], bits)
 
 
 needed = Exercise(
@@ -28,6 +37,7 @@ needed = Exercise(
     {
         "Qwen3-8B has a head of its own; of its embedding a token reads one row.": _with_embedding,
         "The embedding of Qwen3-4B is tied: the same matrix serves as the head.": _without_head,
+        "The norm after the last layer is missing: small, but a token reads it.": _without_last_norm,
         "Bits or bytes? Eight bits are one byte.": lambda name, bits: 8 * _needed(name, bits),
     },
 )
