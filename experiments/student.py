@@ -68,6 +68,7 @@ def make_edition(source: Path, edition: Path, numbers: list[str] = (), force: bo
 
 def place(path: Path, notebook: dict, record: dict, force: bool) -> bool:
     """Bring one notebook up to date, unless the learner changed it; whether it is now what it should be."""
+    note = ""
     if not path.exists():
         done = "new"
     elif digest(read(path)) == digest(notebook):
@@ -76,12 +77,12 @@ def place(path: Path, notebook: dict, record: dict, force: bool) -> bool:
     elif not changed(path, record):
         done = "updated"
     elif force:
-        done = f"new (yours is now {set_aside(path).name})"
+        done, note = "new", f" (yours is now {set_aside(path).name})"
     else:
         print(f"kept     {path.name}: you changed it. Anew: ./run_all.sh student --force {path.name[:2]}")
         return False
     write(path, notebook)
-    print(f"{done:8} {path.name}")
+    print(f"{done:8} {path.name}{note}")
     return True
 
 
