@@ -96,6 +96,10 @@ def test_each_fault_is_found(number, changes, fault):
     assert faults(cells) == [fault]
 
 
+def test_imports_are_not_counted():
+    assert rules.code_lines("import a\nfrom b import c\n\nx = 1\nfrom_b = 2") == 3
+
+
 def test_long_cells_are_found():
     cells = good()
     for cell in cells:
