@@ -11,7 +11,7 @@ from small_notebooks import notebook
 
 from experiments import student
 
-FIGURES = {"00": 7, "02": 3, "05": 3}  # notebook: pictures that it shows at least, widgets' among them
+FIGURES = {"00": 8, "02": 12, "05": 10}  # notebook: pictures that it shows at least, widgets' among them
 ERRORS = '[data-mime-type="application/vnd.jupyter.error"]'
 # What `interact` makes of our controls, and how each is moved; anything else inside it would go untested.
 MOVED = ".widget-slider, .widget-dropdown, .widget-checkbox"
