@@ -234,6 +234,8 @@ esac
 
 cd "$ROOT"
 set_up
+# A bar appears only when something is slow, so a stored output with one would depend on the machine's load.
+if [ "$command" != lab ]; then export TQDM_DISABLE=1; fi
 case $command in
     notebooks) main_job "$@" ;;
     student) exec "$PY" -m experiments.student "$@" ;;

@@ -68,12 +68,12 @@ def test_right_wrong_and_unknown(capsys):
     assert capsys.readouterr().out.splitlines() == [
         "double: right.",
         "double: not yet. Twice, not squared.",
-        "double: not yet: it gave 8.0, a float.",
+        "double: not yet: it gave 8.0 (float).",
     ]
 
 
 def test_a_mistake_must_fit_every_case():
-    assert double.verdict(lambda x: 1.0 if x == 1.0 else 6.0) == "not yet: it gave 1.0, a float."
+    assert double.verdict(lambda x: 1.0 if x == 1.0 else 6.0) == "not yet: it gave 1.0 (float)."
 
 
 def test_unanswered():

@@ -106,7 +106,7 @@ def difference(given: Any, expected: Any) -> str:
     if isinstance(expected, Exception):
         return f"your code should have raised {type(expected).__name__}, but gave {_brief(given)}."
     if not (isinstance(given, torch.Tensor) and isinstance(expected, torch.Tensor)):
-        return f"it gave {_brief(given)}, a {type(given).__name__}."
+        return f"it gave {_brief(given)} ({type(given).__name__})."
     if given.shape != expected.shape:
         return f"the shape is {list(given.shape)} where {list(expected.shape)} is expected."
     if given.is_floating_point() != expected.is_floating_point():
