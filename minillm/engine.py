@@ -7,11 +7,12 @@ row, and the step gets narrower; nothing that waits joins before the group has e
 
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
-from minillm import device as devices
 from minillm import memory
+from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
 from minillm.model import Qwen3
 from minillm.sequence import Sequence
@@ -23,8 +24,8 @@ HEAD_ROWS = 256  # positions a time in `logits`: float32 [256, 151936] is 148 Mi
 class Engine:
     """Runs requests through a model; owns no request and no weight."""
 
-    def __init__(self, model: Qwen3, dtype: torch.dtype, device: torch.device):
-        self.model, self.dtype, self.device = model, dtype, device
+    def __init__(self, model: Qwen3, dtype: torch.dtype, accelerator: Accelerator):
+        self.model, self.dtype, self.accelerator = model, dtype, accelerator
         self._warned = False
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
@@ -38,10 +39,10 @@ class Engine:
     @torch.inference_mode()
     def logits(self, token_ids: list[int], out: torch.Tensor) -> None:
         """Write the logits of every position of one prompt into `out` [T, vocab] (CPU, float32)."""
-        cache = self._allocate(1, len(token_ids))
-        hidden = self.model(self._tensor([token_ids]), cache, [0])[0]
-        for part, rows in zip(hidden.split(HEAD_ROWS), out.split(HEAD_ROWS), strict=True):
-            rows.copy_(self.model.head(part))
+        with self._cache(1, len(token_ids)) as cache:
+            hidden = self.model(torch.tensor([token_ids]), cache, [0])[0]
+            for part, rows in zip(hidden.split(HEAD_ROWS), out.split(HEAD_ROWS), strict=True):
+                rows.copy_(self.model.head(part))
 
     def _group_size(self, sequences: list[Sequence]) -> int:
         """As many requests as three quarters of the free memory hold caches for; RunError if not one fits.
@@ -50,36 +51,42 @@ class Engine:
         """
         tokens = max(sequence.capacity for sequence in sequences)
         needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * tokens
-        free = devices.free_bytes(self.device)
-        what = f"the KV cache of {tokens} tokens on {self.device}"
+        free = self.accelerator.free_bytes()
+        what = f"the KV cache of {tokens} tokens on {self.accelerator.device}"
         memory.check_fits(needed, free, what, "lower max_tokens or shorten the prompt")
         return len(sequences) if free is None else max(1, min(len(sequences), free * 3 // 4 // needed))
 
     def _run_group(self, group: list[Sequence]) -> Iterator[Sequence]:
-        cache = self._allocate(len(group), max(sequence.capacity for sequence in group))
-        for row, sequence in enumerate(group):
-            self._prefill(sequence, cache.rows(row, row + 1))
-            yield sequence
-        active = drop_ended(list(group), cache)
-        while active:
-            rows = cache.rows(0, len(active))
-            while all(sequence.finish_reason is None for sequence in active):
-                self._decode(active, rows)
-                yield from active
-            active = drop_ended(active, cache)
+        with self._cache(len(group), max(sequence.capacity for sequence in group)) as cache:
+            for row, sequence in enumerate(group):
+                self._prefill(sequence, cache.rows(row, row + 1))
+                yield sequence
+            active = drop_ended(list(group), cache)
+            while active:
+                rows = cache.rows(0, len(active))
+                while all(sequence.finish_reason is None for sequence in active):
+                    self._decode(active, rows)
+                    yield from active
+                active = drop_ended(active, cache)
 
-    @torch.inference_mode()
-    def _allocate(self, batch: int, capacity: int) -> KVCache:
-        return KVCache.allocate(self.model.config, batch, capacity, self.dtype, self.device)
+    @contextmanager
+    def _cache(self, batch: int, capacity: int) -> Iterator[KVCache]:
+        """A cache in memory that is counted as the device's."""
+        num_bytes = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * capacity * batch
+        with self.accelerator.holding(num_bytes):
+            with torch.inference_mode():
+                config, device = self.model.config, self.accelerator.device
+                cache = KVCache.allocate(config, batch, capacity, self.dtype, device)
+            yield cache
 
     @torch.inference_mode()
     def _prefill(self, sequence: Sequence, cache: KVCache) -> None:
-        hidden = self.model(self._tensor([sequence.prompt_token_ids]), cache, [0])
+        hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
         self._choose([sequence], hidden)
 
     @torch.inference_mode()
     def _decode(self, active: list[Sequence], cache: KVCache) -> None:
-        newest = self._tensor([sequence.token_ids[-1:] for sequence in active])
+        newest = torch.tensor([sequence.token_ids[-1:] for sequence in active])
         self._choose(active, self.model(newest, cache, [sequence.stored for sequence in active]))
 
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
@@ -100,9 +107,6 @@ class Engine:
             self._warned = True
             message = "logits are NaN: the text is meaningless; check the checkpoint, or try dtype float32"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
-
-    def _tensor(self, token_ids: list[list[int]]) -> torch.Tensor:
-        return torch.tensor(token_ids, dtype=torch.int64, device=self.device)
 
 
 @torch.inference_mode()

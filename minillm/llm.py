@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,13 @@ import torch
 
 from minillm import device as devices
 from minillm import memory
+from minillm.accelerators.cpu import Cpu
+from minillm.accelerators.pick import pick as pick_accelerator
+from minillm.arena import HostArena
+from minillm.budget import PLANNED_TOKENS, Decision, Request, decide
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
+from minillm.model import Qwen3
 from minillm.model_source import find_model
 from minillm.options import check_options
 from minillm.outputs import RequestOutput, StreamChunk
@@ -19,7 +25,7 @@ from minillm.report import report
 from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
 from minillm.tokenizer import Tokenizer
-from minillm.weights import build
+from minillm.weights import Fill, build, build_offloaded
 
 
 class LLM:
@@ -54,12 +60,45 @@ class LLM:
         self.name, self.config, self.seed = source.name, source.config, int(seed)
         self.max_model_len = _model_len(max_model_len, self.config.context_length)
         self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
-        fill = source.filler(seed)  # first: a checkpoint that does not fit its config is told as that
+        fill = source.filler(
+            seed, self.device
+        )  # first: a checkpoint that does not fit its config is told as that
         self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
-        self._check_memory()
-        with devices.explained_memory_errors(self.device):
-            self.model = build(self.config, self.dtype, self.device, fill)
-        self._engine = Engine(self.model, self.dtype, self.device)
+        asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
+        self._accelerator = pick_accelerator(self.device, link_gb_s=link_gb_s, **asked)
+        try:
+            self.decision = self._decide(max_model_len, slots=slots, **asked)
+            self.model, self._arena = self._build(fill)
+        except BaseException:
+            self._accelerator.close()
+            raise
+        self._engine = Engine(self.model, self.dtype, self._accelerator)
+
+    def _decide(self, max_model_len: int | None, **asked) -> Decision:
+        """Where the layers will lie; says on stderr what cannot help."""
+        free = self._accelerator.free_bytes()
+        if isinstance(self._accelerator, Cpu):
+            asked["offload"] = "none"  # there is nowhere to offload to
+        tokens = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
+        request = Request(
+            config=self.config, dtype_bytes=self.dtype.itemsize, tokens=tokens, free=free, **asked
+        )
+        decision = decide(request)
+        for note in decision.notes:
+            print(f"note: {note}", file=sys.stderr)
+        where, what = self._accelerator.device, "choose a smaller model or dtype"
+        weights = request.plan.weights
+        if decision.mode == "none":
+            memory.check_fits(weights, free, f"{self.name} on {where}", what)
+        else:
+            memory.check_fits(weights, memory.available_bytes(), f"the host copy of {self.name}", what)
+        return decision
+
+    def _build(self, fill: Fill) -> tuple[Qwen3, HostArena | None]:
+        with devices.explained_memory_errors(self._accelerator):
+            if self.decision.mode == "none":
+                return build(self.config, self.dtype, self.device, fill), None
+            return build_offloaded(self.config, self.dtype, self.decision, self._accelerator, fill)
 
     # ---- generating ----
 
@@ -97,8 +136,8 @@ class LLM:
 
     def _run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
         self._check_open()
-        devices.reset_peak_memory(self.device)
-        with devices.explained_memory_errors(self.device):
+        self._accelerator.reset_peak()
+        with devices.explained_memory_errors(self._accelerator):
             for sequence in self._engine.run(sequences):
                 yield sequence
                 self._check_open()  # it may have been closed while the caller held a stream
@@ -120,7 +159,7 @@ class LLM:
         ]
 
     def _outputs(self, sequences: list[Sequence]) -> list[RequestOutput]:
-        peak = devices.peak_memory_bytes(self.device)
+        peak = self._accelerator.peak_bytes()
         return [sequence.output(peak) for sequence in sequences]
 
     # ---- everything else ----
@@ -142,7 +181,7 @@ class LLM:
         memory.check_fits(needed, memory.available_bytes(), what, "shorten the prompt")
         # Made outside inference mode, so that the caller may change it.
         logits = torch.empty(len(ids), self.config.vocab_size, device="cpu")
-        with devices.explained_memory_errors(self.device):
+        with devices.explained_memory_errors(self._accelerator):
             self._engine.logits(ids, logits)
         return logits
 
@@ -155,12 +194,18 @@ class LLM:
     def report(self) -> str:
         """What lies where, as text."""
         self._check_open()
-        return report(self.config, self.dtype.itemsize, self.max_model_len, str(self.device))
+        pinned = self._arena.pinned_bytes if self._arena is not None else 0
+        return report(
+            self.config, self.dtype.itemsize, self.max_model_len, str(self.device), self.decision, pinned
+        )
 
     def close(self) -> None:
         """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless."""
         self.model = self._engine = None
-        devices.release(self.device)
+        self._accelerator.close()  # waits for copies that are under way: they read the arena
+        if self._arena is not None:
+            self._arena.close()
+            self._arena = None
 
     def __enter__(self) -> LLM:
         return self
@@ -171,11 +216,6 @@ class LLM:
     def _check_open(self) -> None:
         if self.model is None:
             raise RunError(f"this LLM ({self.name}) is closed: make a new one")
-
-    def _check_memory(self) -> None:
-        needed = memory.plan(self.config, self.dtype.itemsize, self.max_model_len).weights
-        free = devices.free_bytes(self.device)
-        memory.check_fits(needed, free, f"{self.name} on {self.device}", "choose a smaller model or dtype")
 
 
 def _model_len(asked: int | None, context: int) -> int:

@@ -23,7 +23,7 @@ class Decoder(Module):
 
     def forward(self, token_ids: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
         """`token_ids` [B, T] → hidden [B, T, hidden]; `cache` has begun the pass."""
-        hidden = self.embed_tokens(token_ids)
+        hidden = self.embed(token_ids).to(rope.inv_freq.device)
         rotation = rope.at(cache.current.positions)
         for index in range(self.config.num_hidden_layers):
             with self.layers.use(index, "attention") as block:
@@ -31,6 +31,10 @@ class Decoder(Module):
             with self.layers.use(index, "mlp") as block:
                 hidden = block(hidden)
         return hidden
+
+    def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
+        """Rows of the table, looked up where it lies: one too large for the device stays in host memory."""
+        return self.embed_tokens(token_ids.to(self.embed_tokens.weight.device))
 
 
 class Qwen3(Module):

@@ -4,11 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from minillm import presets
 from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 # Names that a hub id never takes; shipped_here() are those of this copy.
 SHIPPED = ("tiny", "tiny-moe", "tiny-draft")
@@ -23,12 +27,12 @@ class ModelSource:
     config: ModelConfig
     folder: Path | None  # None for random weights
 
-    def filler(self, seed: int) -> Callable:
+    def filler(self, seed: int, made_on: "torch.device | None" = None) -> Callable:
         """The function that writes the weights; a checkpoint's names and shapes are checked here."""
         if self.folder is None:
             from minillm.random_weights import fill_random
 
-            return partial(fill_random, seed=seed)
+            return partial(fill_random, seed=seed, made_on=made_on)
         from minillm.loader import fill_from_checkpoint
 
         return fill_from_checkpoint(self.folder, self.config)

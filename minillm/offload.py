@@ -12,9 +12,19 @@ from torch.nn import ModuleList
 
 from minillm import flat
 from minillm.accelerators import Accelerator, Event
+from minillm.budget import Decision
 from minillm.geometry import PARTS
 from minillm.layers import ResidentLayers
-from minillm.schedule import Compute, Copy, Placement, Schedule, Step
+from minillm.schedule import Compute, Copy, Placement, Schedule, Step, prefetch
+
+
+def make_store(
+    layers: ResidentLayers, decision: Decision, accelerator: Accelerator, dtype: torch.dtype
+) -> "OffloadedLayers":
+    """The store that `decision` asks for, over `layers` in host memory."""
+    if decision.mode == "naive":
+        return NaiveOffload(layers, decision.placement, accelerator, dtype)
+    return PrefetchOffload(layers, prefetch(decision.placement), accelerator, dtype)
 
 
 class OffloadedLayers(ModuleList):

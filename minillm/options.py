@@ -1,5 +1,6 @@
 """The keywords of `LLM`, checked before anything is loaded."""
 
+import math
 from typing import Any
 
 from minillm import checks
@@ -7,8 +8,8 @@ from minillm.config import DTYPES
 from minillm.errors import InputError
 from minillm.sampling_params import MAX_SEED
 
-OFFLOAD_MODES = ("auto", "none")
-NOT_BUILT = ("gpu_layer_budget", "slots", "gpu_memory_gib", "quantize", "link_gb_s")
+OFFLOAD_MODES = ("auto", "none", "naive", "prefetch")
+NOT_BUILT = ("quantize",)
 
 
 def check_options(options: dict[str, Any]) -> None:
@@ -17,9 +18,13 @@ def check_options(options: dict[str, Any]) -> None:
     _one_of("offload", options["offload"], OFFLOAD_MODES)
     for name in NOT_BUILT:
         if options[name] is not None:
-            raise InputError(f"{name} is {options[name]!r}: this version keeps the whole model on one device")
-    if options["max_model_len"] is not None:
-        checks.whole("max_model_len", options["max_model_len"], 1)
+            raise InputError(f"{name} is {options[name]!r}: this version keeps weights as they are stored")
+    for name, most in (("max_model_len", math.inf), ("gpu_layer_budget", math.inf), ("slots", 2)):
+        if options[name] is not None:
+            checks.whole(name, options[name], 1, most)
+    for name in ("gpu_memory_gib", "link_gb_s"):
+        if options[name] is not None:
+            checks.number(name, options[name], 0, above=True)
     checks.whole("seed", options["seed"], 0, MAX_SEED)
 
 

@@ -10,11 +10,17 @@ import torch
 from torch.nn import Module, Parameter
 
 from minillm import flat
+from minillm.accelerators import Accelerator
+from minillm.arena import HostArena
+from minillm.budget import Decision
 from minillm.config import ModelConfig
+from minillm.geometry import ALIGNMENT
 from minillm.model import Qwen3
+from minillm.offload import make_store
 from minillm.rope import Rope
 
 Fill = Callable[[Iterable[tuple[str, torch.Tensor]]], None]
+Take = Callable[[int], torch.Tensor]  # bytes → uint8 memory, aligned
 
 
 def build(config: ModelConfig, dtype: torch.dtype, device: torch.device | str, fill: Fill) -> Qwen3:
@@ -27,16 +33,56 @@ def build(config: ModelConfig, dtype: torch.dtype, device: torch.device | str, f
     return model.eval()
 
 
+def build_offloaded(
+    config: ModelConfig, dtype: torch.dtype, decision: Decision, accelerator: Accelerator, fill: Fill
+) -> tuple[Qwen3, HostArena]:
+    """A model whose layers lie in one host arena, locked if the device wants it, behind an offloading store.
+
+    Norm and head lie on the device, the embedding too where it serves as the head; else it is looked up in
+    host memory. If anything fails the arena is unlocked again.
+    """
+    with torch.device("meta"):
+        model = Qwen3(config)
+    tied = config.tie_word_embeddings
+    sizes = [flat.layout_of(layer, dtype).num_bytes for layer in model.model.layers]
+    table = 0 if tied else config.vocab_size * config.hidden_size * dtype.itemsize
+    arena = HostArena(sum(sizes) + table + ALIGNMENT)
+    try:
+        embed = accelerator.empty if tied else arena.take
+        _place(model, dtype, layers=arena.take, embed=embed, rest=accelerator.empty)
+        model.rope = Rope(config.rope, config.head_dim, accelerator.device)
+        with torch.inference_mode():
+            fill(model.named_parameters())
+            if accelerator.pins:
+                arena.pin()
+            model.model.layers = make_store(model.model.layers, decision, accelerator, dtype)
+    except BaseException:
+        arena.close()
+        raise
+    shorten_lookups(model)
+    return model.eval(), arena
+
+
 def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) -> None:
     """Give every parameter uninitialised memory: one flat buffer a layer, the rest one each."""
-    for layer in model.model.layers:
-        layout = flat.layout_of(layer, dtype)
-        flat.bind(layer, layout, flat.aligned_buffer(layout.num_bytes, device), dtype)
-    for module in (model.model.embed_tokens, model.model.norm, model.lm_head):
-        if module is not None:
-            _allocate(module, dtype, device)
+
+    def take(num_bytes: int) -> torch.Tensor:
+        return flat.aligned_buffer(num_bytes, device)
+
+    _place(model, dtype, layers=take, embed=take, rest=take)
     shorten_lookups(model)
     model.rope = Rope(model.config.rope, model.config.head_dim, device)
+
+
+def _place(model: Qwen3, dtype: torch.dtype, layers: Take, embed: Take, rest: Take) -> None:
+    """Memory for every parameter from the source that its kind is given."""
+    for layer in model.model.layers:
+        layout = flat.layout_of(layer, dtype)
+        flat.bind(layer, layout, layers(layout.num_bytes), dtype)
+    _allocate(model.model.embed_tokens, dtype, embed)
+    _allocate(model.model.norm, dtype, rest)
+    if model.lm_head is not None:
+        _allocate(model.lm_head, dtype, rest)
 
 
 def shorten_lookups(model: Module) -> None:
@@ -48,7 +94,7 @@ def shorten_lookups(model: Module) -> None:
         module.__dict__.update(module._parameters | module._modules)
 
 
-def _allocate(module: Module, dtype: torch.dtype, device: torch.device | str) -> None:
+def _allocate(module: Module, dtype: torch.dtype, take: Take) -> None:
     shape = module.weight.shape
-    buffer = flat.aligned_buffer(shape.numel() * dtype.itemsize, device)
+    buffer = take(shape.numel() * dtype.itemsize)
     module.weight = Parameter(buffer.view(dtype).view(shape), requires_grad=False)

@@ -79,7 +79,7 @@ def test_help_marks_what_this_version_lacks(capsys):
         make_parser().parse_args(["generate", "--help"])
     entries = " ".join(capsys.readouterr().out.split("model and placement:")[1].split()).split(" --")[1:]
     marked = {entry.split()[0] for entry in entries if "(not in this version)" in entry}
-    assert marked == {"gpu-layer-budget", "slots", "gpu-memory-gib", "quantize", "link-gb-s"}
+    assert marked == {"quantize"}
 
 
 def test_stop_can_be_given_again():

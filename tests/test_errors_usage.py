@@ -69,12 +69,26 @@ def test_an_unknown_value(model, capsys, option, good, bad):
     assert name in line.replace("-", "_")
 
 
-@pytest.mark.parametrize(
-    "option", ["--gpu-layer-budget", "--slots", "--gpu-memory-gib", "--quantize", "--link-gb-s"]
-)
-def test_what_is_not_built_yet_is_refused_and_not_ignored(model, capsys, option):
+def test_what_is_not_built_yet_is_refused_and_not_ignored(model, capsys):
     succeeds(capsys, "generate", model, *ASK)
-    fails(capsys, 2, "generate", model, *ASK, option, "2", says=(option[2:].replace("-", "_"), "2"))
+    fails(capsys, 2, "generate", model, *ASK, "--quantize", "2", says=("quantize", "2"))
+
+
+@pytest.mark.parametrize("option", ["--slots", "--link-gb-s"])
+def test_what_changes_nothing_without_offloading_is_refused(model, capsys, option):
+    succeeds(capsys, "generate", model, *ASK, "--gpu-layer-budget", "2", option, "2", "--device", "cpu")
+    fails(
+        capsys,
+        2,
+        "generate",
+        model,
+        *ASK,
+        option,
+        "2",
+        "--device",
+        "cpu",
+        says=(option[2:].replace("-", "_"), "2"),
+    )
 
 
 @pytest.mark.parametrize(

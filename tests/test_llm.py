@@ -217,11 +217,11 @@ def test_groups_shrink_to_what_memory_holds_and_one_that_does_not_fit_is_refused
     params = SamplingParams(max_tokens=5)
     for free, expected in ((100 * one, [5]), (3 * one, [2, 2, 1]), (one, [1, 1, 1, 2])):
         sizes.clear()
-        monkeypatch.setattr(engine.devices, "free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr(llm._engine.accelerator, "free_bytes", lambda free=free: free)
         outs = llm.generate(PROMPTS, params)
         assert [out.token_ids for out in outs] == [greedy(reference, prompt, 5) for prompt in PROMPTS]
         assert sizes == expected
-    monkeypatch.setattr(engine.devices, "free_bytes", lambda device: one - 1)
+    monkeypatch.setattr(llm._engine.accelerator, "free_bytes", lambda: one - 1)
     with pytest.raises(RunError, match=r"KV cache of 64 tokens on cpu needs .* lower max_tokens"):
         llm.generate(PROMPTS, params)
 

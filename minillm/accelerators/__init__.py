@@ -1,5 +1,6 @@
-"""Devices as offloading sees them: memory, a queue of copies beside the computing, events between the two."""
+"""Devices as the engine sees them: memory, and for offloading a queue of copies beside the computing."""
 
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -8,7 +9,7 @@ Event = Any  # whatever an accelerator's `copied` and `computed` return
 
 
 class Accelerator(Protocol):
-    """What a backend has to offer; CUDA and an emulation on the CPU are here.
+    """What a backend has to offer; CUDA, an emulation and the plain CPU are here.
 
     There are two queues. Computing happens on the caller's: whatever operations the caller runs on tensors
     of `device`. Copies happen on a queue of their own, in the order in which they were asked for, while
@@ -16,12 +17,29 @@ class Accelerator(Protocol):
     """
 
     device: torch.device
+    pins: bool  # whether copies want host memory that is locked in place
+
+    # ---- memory ----
 
     def empty(self, num_bytes: int) -> torch.Tensor:
         """Uninitialised uint8 memory on the device, aligned for parameters; RunError when it does not fit."""
 
     def give_back(self, buffer: torch.Tensor) -> None:
         """The caller no longer uses what `empty` gave it, and drops it."""
+
+    def holding(self, num_bytes: int) -> AbstractContextManager:
+        """Count memory that was taken without `empty` (a KV cache) while the context lasts."""
+
+    def free_bytes(self) -> int | None:
+        """Device memory that can still be taken; None where nothing can be asked."""
+
+    def peak_bytes(self) -> int | None:
+        """Most device memory in use since `reset_peak`; None where nothing counts it."""
+
+    def reset_peak(self) -> None:
+        """Start a new measurement of `peak_bytes`."""
+
+    # ---- copies and events ----
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Queue a copy from host memory (pinned, unchanged until it is done) to `target`; return at once."""

@@ -1,24 +1,50 @@
 """CUDA: a second stream carries the copies."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 
-from minillm import device as devices
 from minillm import flat
+from minillm.device import explained_memory_errors
 
 
 class Cuda:
     """One CUDA device; computing is on the stream that is current for the caller."""
 
+    pins = True
+
     def __init__(self, device: torch.device):
         self.device = device
         self.stream = torch.cuda.Stream(device)
 
+    # ---- memory: PyTorch's allocator counts all of it ----
+
     def empty(self, num_bytes: int) -> torch.Tensor:
-        with devices.explained_memory_errors(self.device):
+        with explained_memory_errors(self):
             return flat.aligned_buffer(num_bytes, self.device)
 
     def give_back(self, buffer: torch.Tensor) -> None:
-        """Nothing to do: PyTorch's allocator takes it back when the last reference is gone."""
+        """Nothing to do: it goes when its last reference does."""
+
+    def holding(self, num_bytes: int) -> AbstractContextManager:
+        return nullcontext()
+
+    def free_bytes(self) -> int:
+        allocated = torch.cuda.memory_allocated(self.device)
+        free, total = torch.cuda.mem_get_info(self.device)
+        # PyTorch keeps what tensors gave back, and the driver counts it as taken.
+        kept = torch.cuda.memory_reserved(self.device) - allocated
+        # The driver knows nothing of `set_per_process_memory_fraction`.
+        allowed = int(torch.cuda.get_per_process_memory_fraction(self.device) * total)
+        return max(0, min(free + kept, allowed - allocated))
+
+    def peak_bytes(self) -> int:
+        return torch.cuda.max_memory_allocated(self.device)
+
+    def reset_peak(self) -> None:
+        torch.cuda.reset_peak_memory_stats(self.device)
+
+    # ---- copies and events ----
 
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         # A source that is not pinned would make this call wait, and the copies would no longer overlap.
@@ -42,3 +68,4 @@ class Cuda:
 
     def close(self) -> None:
         self.synchronize()
+        torch.cuda.empty_cache()

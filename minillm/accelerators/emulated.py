@@ -7,11 +7,12 @@ happen on the other thread, and really at the same time.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
-from minillm import flat
+from minillm import flat, memory
 from minillm.errors import RunError
 from minillm.units import GB, MIB, gib
 
@@ -28,6 +29,7 @@ class Emulated:
     """
 
     device = torch.device("cpu")
+    pins = False
 
     def __init__(self, capacity: int | None = None, link_gb_s: float | None = None):
         self.capacity, self.link_gb_s = capacity, link_gb_s
@@ -42,6 +44,10 @@ class Emulated:
     # ---- memory ----
 
     def empty(self, num_bytes: int) -> torch.Tensor:
+        self._take(num_bytes)
+        return flat.aligned_buffer(num_bytes, self.device).fill_(POISON)
+
+    def _take(self, num_bytes: int) -> None:
         if self.capacity is not None and self.used + num_bytes > self.capacity:
             free, all_of_it = gib(self.capacity - self.used), gib(self.capacity)
             raise RunError(
@@ -50,10 +56,26 @@ class Emulated:
             )
         self.used += num_bytes
         self.peak = max(self.peak, self.used)
-        return flat.aligned_buffer(num_bytes, self.device).fill_(POISON)
 
     def give_back(self, buffer: torch.Tensor) -> None:
         self.used -= len(buffer)
+
+    @contextmanager
+    def holding(self, num_bytes: int) -> Iterator[None]:
+        self._take(num_bytes)
+        try:
+            yield
+        finally:
+            self.used -= num_bytes
+
+    def free_bytes(self) -> int | None:
+        return memory.available_bytes() if self.capacity is None else self.capacity - self.used
+
+    def peak_bytes(self) -> int:
+        return self.peak
+
+    def reset_peak(self) -> None:
+        self.peak = self.used
 
     # ---- queues ----
 

@@ -1,0 +1,32 @@
+"""The CPU as the place where everything lies and is computed: nothing is copied, nothing is counted."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from minillm import flat, memory
+
+
+class Cpu:
+    """Main memory; the methods for copies and events are missing, since nothing ever streams here."""
+
+    device = torch.device("cpu")
+    pins = False
+
+    def empty(self, num_bytes: int) -> torch.Tensor:
+        return flat.aligned_buffer(num_bytes, self.device)
+
+    def holding(self, num_bytes: int) -> AbstractContextManager:
+        return nullcontext()
+
+    def free_bytes(self) -> int | None:
+        return memory.available_bytes()
+
+    def peak_bytes(self) -> None:
+        return None
+
+    def reset_peak(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -1,0 +1,122 @@
+"""From options to a decision: which layers stay on the device, which stream, and what memory it takes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from minillm import memory
+from minillm.config import ModelConfig
+from minillm.errors import InputError, RunError
+from minillm.schedule import Placement, place
+from minillm.units import GIB, gib
+
+PLANNED_TOKENS = 4096  # that memory is planned for where max_model_len is not given; a context can be huge
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a model will lie: `mode` "none" (all on the device), "naive" or "prefetch"."""
+
+    mode: str
+    placement: Placement
+    device_bytes: int  # predicted peak: weights, slots, KV cache and workspace of the planned tokens
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What was asked for, and what there is."""
+
+    config: ModelConfig
+    dtype_bytes: int
+    tokens: int  # that KV cache and workspace are planned for
+    offload: str = "auto"
+    gpu_layer_budget: int | None = None
+    slots: int | None = None
+    gpu_memory_gib: float | None = None
+    free: int | None = None  # bytes of device memory; None: unknown, so not checked
+
+    @cached_property
+    def plan(self) -> memory.MemoryPlan:
+        return memory.plan(self.config, self.dtype_bytes, self.tokens)
+
+    @property
+    def layers(self) -> int:
+        return self.config.num_hidden_layers
+
+    @property
+    def limit(self) -> int | None:
+        """Bytes of device memory that may be used."""
+        asked = None if self.gpu_memory_gib is None else int(self.gpu_memory_gib * GIB)
+        return min((limit for limit in (asked, self.free) if limit is not None), default=None)
+
+    def placement(self, budget: int) -> Placement:
+        return place(self.layers, budget, min(budget, self.slots or 1))
+
+    def fits(self, budget: int) -> bool:
+        return self.limit is None or device_bytes(self, self.placement(budget)) <= self.limit
+
+
+def decide(request: Request) -> Decision:
+    """Follow the options, or choose where they leave a choice.
+
+    Raises InputError for options that contradict each other, RunError when not even one layer fits.
+    """
+    _check(request)
+    mode, budget = request.offload, request.gpu_layer_budget
+    if mode == "none" or (mode == "auto" and budget is None and request.fits(request.layers)):
+        return _decision(request, "none", request.layers)
+    budget = budget or _largest(request)
+    if budget >= request.layers:
+        note = f"all {request.layers} layers fit the budget: nothing streams, offloading changes nothing"
+        return _decision(request, "none", request.layers, note)
+    return _decision(request, "prefetch" if mode == "auto" else mode, budget)
+
+
+def device_bytes(request: Request, placement: Placement) -> int:
+    """Device memory at its peak: the weights that lie there, KV cache and workspace of the planned tokens."""
+    plan = request.plan
+    sizes = [a + m for a, m in zip(plan.attention_blocks, plan.mlp_blocks, strict=True)]
+    slot = max((sizes[index] for index in placement.streamed), default=0)
+    # Without streaming the embedding is on the device, too. A tied one always is: it serves as the head.
+    table = 0 if plan.head and placement.streamed else plan.embedding
+    weights = sum(sizes[index] for index in placement.resident) + placement.slots * slot
+    return weights + table + plan.head + plan.norm + plan.kv + plan.workspace
+
+
+def _decision(request: Request, mode: str, budget: int, *notes: str) -> Decision:
+    placement = request.placement(budget)
+    if request.slots and placement.streamed and placement.slots < request.slots:
+        notes += (f"{request.slots} slots are one too many for 3 streamed layers: one is taken",)
+    return Decision(mode, placement, device_bytes(request, placement), notes)
+
+
+def _check(request: Request) -> None:
+    budget, slots, mode = request.gpu_layer_budget, request.slots, request.offload
+    if budget is not None and request.gpu_memory_gib is not None:
+        raise InputError("gpu_layer_budget and gpu_memory_gib say one thing in two ways: give one of them")
+    if budget is not None and budget < request.layers and mode == "none":
+        raise InputError(
+            f"gpu_layer_budget {budget} of {request.layers} layers, but offload is none: drop one"
+        )
+    if slots is not None and mode in ("none", "naive"):
+        raise InputError(f"slots is {slots}, but offload {mode} has no slots to choose: leave it out")
+    if budget is not None and slots is not None and slots > budget:
+        raise InputError(
+            f"slots is {slots} in a gpu_layer_budget of {budget}: slots count, so at most {budget}"
+        )
+
+
+def _largest(request: Request) -> int:
+    """The most layers that fit; RunError when not one does, with what is in the way."""
+    least = request.slots or 1
+    fitting = [budget for budget in range(least, request.layers + 1) if request.fits(budget)]
+    if fitting:
+        return max(fitting)
+    plan, needed = request.plan, device_bytes(request, request.placement(least))
+    spare = request.limit - (needed - plan.kv - plan.workspace)
+    tokens = int(spare / ((plan.kv + plan.workspace) / request.tokens))
+    remedy = f"set max_model_len to {tokens} or less" if tokens > 0 else f"it takes {gib(needed)}"
+    raise RunError(
+        f"not one layer fits {gib(request.limit)} of device memory beside the head, {gib(plan.kv)} of KV "
+        f"cache and {gib(plan.workspace)} of workspace for {request.tokens} tokens: {remedy}"
+    )
