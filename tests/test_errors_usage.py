@@ -76,19 +76,9 @@ def test_what_is_not_built_yet_is_refused_and_not_ignored(model, capsys):
 
 @pytest.mark.parametrize("option", ["--slots", "--link-gb-s"])
 def test_what_changes_nothing_without_offloading_is_refused(model, capsys, option):
-    succeeds(capsys, "generate", model, *ASK, "--gpu-layer-budget", "2", option, "2", "--device", "cpu")
-    fails(
-        capsys,
-        2,
-        "generate",
-        model,
-        *ASK,
-        option,
-        "2",
-        "--device",
-        "cpu",
-        says=(option[2:].replace("-", "_"), "2"),
-    )
+    ask, name = ("generate", model, *ASK, "--device", "cpu", option, "1"), option[2:].replace("-", "_")
+    succeeds(capsys, *ask, "--gpu-layer-budget", "2")
+    fails(capsys, 2, *ask, says=(name, "1"))
 
 
 @pytest.mark.parametrize(
