@@ -4,7 +4,7 @@ The cache owns its lengths. The caller says where it believes each sequence stan
 is an error: two owners of a position that drift apart give fluent nonsense, not a crash.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -23,6 +23,7 @@ class Pass:
     end: int = 0  # one past the last new slot of the longest
     uniform: bool = True  # all sequences are equally long
     mask: torch.Tensor | None = None  # [B, 1, T, S], True where a new token may look; None: nothing to hide
+    tokens: slice = field(default_factory=lambda: slice(0, 0))  # of the whole pass, which may go in parts
 
 
 class KVCache:
@@ -75,18 +76,39 @@ class KVCache:
             raise RuntimeError(f"pass starts at {start} but the cache holds {self.lengths.tolist()} tokens")
         if max(start) + T > self.capacity:
             raise RuntimeError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
-        now, device = self.current, self.keys.device
-        now.begin, now.end = min(start), max(start) + T
-        now.uniform = now.begin + T == now.end
-        now.positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(device)
-        now.rows = torch.arange(self.batch, device=device)[:, None]
-        now.mask = None
-        if not now.uniform or (T > 1 and now.begin > 0):
-            now.mask = (torch.arange(now.end, device=device) <= now.positions[..., None])[:, None]
+        positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(self.keys.device)
+        self.enter(self._part(positions, slice(0, T)))
+
+    def parts(self, size: int) -> list[Pass]:
+        """The pass under way as passes of at most `size` tokens, to `enter` in turn in each layer.
+
+        Each holds its own mask, so that no layer needs one for all pairs of tokens.
+        """
+        positions = self.current.positions
+        T = positions.shape[1]
+        if size >= T:
+            return [replace(self.current)]
+        cuts = [slice(begin, min(begin + size, T)) for begin in range(0, T, size)]
+        return [self._part(positions, tokens) for tokens in cuts]
+
+    def enter(self, part: Pass) -> None:
+        """Let appended keys and values, and the mask, be those of `part`."""
+        self.current.__dict__.update(part.__dict__)
+
+    def _part(self, positions: torch.Tensor, tokens: slice) -> Pass:
+        """The pass over `tokens` of `positions` [B, T], of which those before are in the cache already."""
+        device, own = positions.device, positions[:, tokens]
+        begin, end = int(self.lengths.min()) + tokens.start, int(self.lengths.max()) + tokens.stop
+        uniform = begin + own.shape[1] == end
+        mask = None
+        if not uniform or (own.shape[1] > 1 and begin > 0):
+            mask = (torch.arange(end, device=device) <= own[..., None])[:, None]
+        rows = torch.arange(self.batch, device=device)[:, None]
+        return Pass(own, rows, begin, end, uniform, mask, tokens)
 
     def advance(self) -> None:
         """End the pass: its tokens now count."""
-        self.lengths += self.current.positions.shape[1]
+        self.lengths += self.current.tokens.stop
 
     def __getitem__(self, layer: int) -> "LayerCache":
         return self.layers[layer]

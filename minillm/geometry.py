@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from minillm.config import ModelConfig
 
 PARTS = ("attention", "mlp")  # a decoder layer's two residual blocks, in forward order
+CHUNK = 1024  # tokens of a prompt that go through a block together
 ALIGNMENT = 256  # bytes at a multiple of which each parameter starts in its layer's flat buffer
 
 # Far beyond any published model: what is above is a damaged file, and would keep a loop busy for hours.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minillm.config import ModelConfig
 from minillm.errors import RunError
-from minillm.geometry import ALIGNMENT, block_shapes
+from minillm.geometry import ALIGNMENT, CHUNK, block_shapes
 from minillm.units import gib
 
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
@@ -77,13 +77,14 @@ def kv_bytes_per_token(config: ModelConfig, dtype_bytes: int) -> int:
 def workspace_bytes(config: ModelConfig, dtype_bytes: int, tokens: int, batch: int = 1) -> int:
     """Estimate of what a prefill of `tokens` holds at its widest point beside weights and cache.
 
-    The residual stream and its norm, then either q, k, v and the mixed heads or gate, up and their
-    product; and float32 logits of the last token.
+    The residual stream; of a chunk its norm and result, then either q, k, v and the mixed heads or gate, up
+    and their product; and float32 logits of the last token.
     """
     attention = (2 * config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
     mlp = 3 * max(config.intermediate_size, config.num_experts_per_tok * config.moe_intermediate_size)
-    widest = 2 * config.hidden_size + max(attention, mlp)
-    return batch * (tokens * widest * dtype_bytes + config.vocab_size * 4)
+    stream = 2 * config.hidden_size
+    wide = tokens * stream + min(tokens, CHUNK) * (stream + max(attention, mlp))
+    return batch * (wide * dtype_bytes + config.vocab_size * 4)
 
 
 # ---- what the machine has ----

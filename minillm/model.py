@@ -1,10 +1,13 @@
 """The whole model: embedding, layers, final norm, head; and the one forward loop."""
 
+from collections.abc import Callable
+
 import torch
 from torch.nn import Embedding, Module
 
 from minillm.cache import KVCache
 from minillm.config import ModelConfig
+from minillm.geometry import CHUNK
 from minillm.layers import LayerStore, ResidentLayers
 from minillm.linear import Linear, linear
 from minillm.norm import RMSNorm
@@ -24,17 +27,33 @@ class Decoder(Module):
     def forward(self, token_ids: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
         """`token_ids` [B, T] → hidden [B, T, hidden]; `cache` has begun the pass."""
         hidden = self.embed(token_ids).to(rope.inv_freq.device)
-        rotation = rope.at(cache.current.positions)
+        parts = cache.parts(CHUNK)
+        rotations = [rope.at(part.positions) for part in parts]
         for index in range(self.config.num_hidden_layers):
             with self.layers.use(index, "attention") as block:
-                hidden = block(hidden, cache[index], rotation)
+                for part, rotation in zip(parts, rotations, strict=True):
+                    cache.enter(part)
+                    hidden = on_part(block, hidden, part.tokens, cache[index], rotation)
             with self.layers.use(index, "mlp") as block:
-                hidden = block(hidden)
+                for part in parts:
+                    hidden = on_part(block, hidden, part.tokens)
         return hidden
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Rows of the table, looked up where it lies: one too large for the device stays in host memory."""
         return self.embed_tokens(token_ids.to(self.embed_tokens.weight.device))
+
+
+def on_part(block: Callable, hidden: torch.Tensor, tokens: slice, *others: object) -> torch.Tensor:
+    """`hidden` [B, T, hidden] with the block's result at `tokens`: new if those are all, else in place.
+
+    A long prompt goes through each block in parts, so that its activations stay small while the layers, which
+    may have to be fetched, are still used once.
+    """
+    if tokens.stop - tokens.start == hidden.shape[1]:
+        return block(hidden, *others)
+    hidden[:, tokens] = block(hidden[:, tokens], *others)
+    return hidden
 
 
 class Qwen3(Module):
