@@ -56,7 +56,7 @@ def make_edition(source: Path, edition: Path, numbers: list[str] = (), force: bo
     """
     made = {path.name: blanks.take_out(read(path), path.name) for path in choose(source, numbers)}
     shutil.copytree(source, edition, ignore=CLUTTER, dirs_exist_ok=True)  # checks/, glossary.md
-    link_data(source, edition)
+    link_up(source, edition)
     record = read_record(edition)
     for name, (notebook, solutions) in made.items():
         if place(edition / name, notebook, record, force):
@@ -129,22 +129,23 @@ def set_aside(path: Path) -> Path:
     return path.rename(target)
 
 
-def link_data(source: Path, edition: Path) -> None:
-    """Make `../data` lead from the edition to the models, as it does from notebooks/.
+def link_up(source: Path, edition: Path) -> None:
+    """Make `../data` and `../minillm` lead from the edition to where they lead from notebooks/.
 
-    A link, not a copy: the models are megabytes, and new results show at once. Relative: a checkout may move.
+    Links, not copies: the models are megabytes, and new results show at once. Relative: a checkout may move.
     """
-    link, target = edition.parent / "data", source.parent / "data"
-    if link.resolve() == target.resolve():
-        return
-    if link.is_symlink():
-        link.unlink()
-    try:
-        link.symlink_to(os.path.relpath(target, edition.parent), target_is_directory=True)
-    except OSError as error:
-        raise RunError(
-            f"cannot link {link} to {target} ({error}): move what is there, or copy data/ there"
-        ) from None
+    for name in ("data", "minillm"):
+        link, target = edition.parent / name, source.parent / name
+        if link.resolve() == target.resolve():
+            continue
+        if link.is_symlink():
+            link.unlink()
+        try:
+            link.symlink_to(os.path.relpath(target, edition.parent), target_is_directory=True)
+        except OSError as error:
+            raise RunError(
+                f"cannot link {link} to {target} ({error}): move what is there, or copy {name}/ there"
+            ) from None
 
 
 def read(path: Path) -> dict:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from checks.exercise import SKIPPED, Exercise, difference, same
+from checks.exercise import IN_PLACE, SKIPPED, Exercise, difference, same
 
 NOTEBOOKS = Path(__file__).resolve().parent.parent / "notebooks"
 MODULES = sorted(path.stem for path in NOTEBOOKS.glob("checks/nb*.py"))
@@ -68,12 +68,12 @@ def test_right_wrong_and_unknown(capsys):
     assert capsys.readouterr().out.splitlines() == [
         "double: right.",
         "double: not yet. Twice, not squared.",
-        "double: not yet: it gave 8.0 (float).",
+        "double: not yet (for 1.0): it gave 8.0 (float).",
     ]
 
 
 def test_a_mistake_must_fit_every_case():
-    assert double.verdict(lambda x: 1.0 if x == 1.0 else 6.0) == "not yet: it gave 1.0 (float)."
+    assert double.verdict(lambda x: 1.0 if x == 1.0 else 6.0) == "not yet (for 1.0): it gave 1.0 (float)."
 
 
 def test_unanswered():
@@ -93,10 +93,21 @@ def test_an_error_in_the_answer_is_named():
     assert "ZeroDivisionError" in double.verdict(lambda x: 1 / 0)
 
 
-def test_an_answer_cannot_spoil_the_cases():
+def test_an_answer_cannot_spoil_the_cases_and_is_told_when_it_tries():
     adds = Exercise("adds", lambda x: x + 1, ((torch.zeros(2),),))
-    assert adds.verdict(lambda x: x.add_(1)) == "right."
+    assert adds.verdict(lambda x: x.add_(1)) == f"not yet. {IN_PLACE}"
     assert adds.verdict(lambda x: x + 1) == "right."
+    fills = Exercise("fills", lambda x: x.append(1) or x, (([],),))  # where changing it is the task
+    assert fills.verdict(lambda x: x.append(1) or x) == "right."
+
+
+def test_a_forgotten_return_is_named():
+    assert double.verdict(lambda x: None) == "not yet (for 1.0): it gave None: did you forget `return`?"
+
+
+def test_a_long_case_is_not_printed():
+    long = Exercise("long", len, (("x" * 200, "y" * 200),), run=lambda answer, *texts: answer(texts[0]))
+    assert long.verdict(lambda text: 7) == "not yet: it gave 7 (int)."
 
 
 def test_an_expected_error():

@@ -19,6 +19,8 @@ def course(tmp_path) -> tuple[Path, Path]:
     (folder / "glossary.md").write_text("words")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "course.json").write_text("[]")
+    (tmp_path / "minillm").mkdir()
+    (tmp_path / "minillm" / "rope.py").write_text("# turns")
     for name in ("00_a.ipynb", "01_b.ipynb"):
         student.write(folder / name, notebook("x = 1", CELL))
     return folder, tmp_path / "build" / "student"
@@ -41,7 +43,8 @@ def test_everything_that_notebooks_need_lies_there(course):
     assert {path.name for path in edition.iterdir()} == names
     assert [path.name for path in (edition / "checks").iterdir()] == ["nb00.py"]
     assert (edition / "../data/course.json").read_text() == "[]"
-    assert not Path((edition.parent / "data").readlink()).is_absolute()
+    assert (edition / "../minillm/rope.py").read_text() == "# turns"
+    assert not any(Path((edition.parent / name).readlink()).is_absolute() for name in ("data", "minillm"))
 
 
 def test_work_is_kept_and_the_rest_is_brought_up_to_date(course, capsys):

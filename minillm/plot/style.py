@@ -42,7 +42,7 @@ COLOURS = {
 HATCHES = {"copy": "//", "wait": "..", "cpu": "\\\\", "naive": "xx", "vllm": "--"}
 
 # A line that crosses the figure must not cross out a number.
-BEHIND_NUMBERS = {"facecolor": PAPER, "edgecolor": "none", "pad": 0.8}
+BEHIND_NUMBERS = {"facecolor": PAPER, "edgecolor": "none", "pad": 2.0}
 DASHED = {"color": COLOURS["limit"], "linestyle": (0, (4, 3)), "linewidth": 1.4, "zorder": 1.5}
 
 _RC = {

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 
 SKIPPED = "not answered yet: replace the line that raises NotImplementedError."
+IN_PLACE = "The result is right, but your code changed what it was given; its caller may still need that."
+LONGEST_CASE = 90  # characters
 TOLERANCE = 1e-3  # relative, and absolute for parts of tensors: enough for another order of float32 sums
 
 
@@ -38,28 +40,55 @@ class Exercise:
 
     def verdict(self, answer: Callable) -> str:
         """What `check` prints after the name."""
-        given, expected = self._outcomes(answer), self._outcomes(self.solution)
-        if any(unanswered(outcome) for outcome in given):
+        given, expected = self._trials(answer), self._trials(self.solution)
+        if any(unanswered(trial.outcome) for trial in given):
             return SKIPPED
-        if same(given, expected):
-            return "right."
+        if not _same_outcomes(given, expected):
+            return "not yet" + (self._hint(given) or _first_difference(given, expected))
+        if any(a.changed and not b.changed for a, b in zip(given, expected, strict=True)):
+            return "not yet. " + IN_PLACE
+        return "right."
+
+    def _hint(self, given: list["Trial"]) -> str:
+        """The hint of the first mistake that gives the same in every case, if there is one."""
         for hint, mistake in self.mistakes.items():
-            if same(given, self._outcomes(mistake)):
-                return f"not yet. {hint}"
-        return "not yet: " + next(
-            difference(a, b) for a, b in zip(given, expected, strict=True) if not same(a, b)
-        )
+            if _same_outcomes(given, self._trials(mistake)):
+                return f". {hint}"
+        return ""
 
-    def _outcomes(self, answer: Callable) -> list[Any]:
-        """What `answer` gives in each case; an exception counts as an outcome."""
-        return [self._outcome(answer, case) for case in self.cases]
+    def _trials(self, answer: Callable) -> list["Trial"]:
+        return [self._trial(answer, case) for case in self.cases]
 
-    def _outcome(self, answer: Callable, case: tuple) -> Any:
+    def _trial(self, answer: Callable, case: tuple) -> "Trial":
+        given = deepcopy(case)
         try:
             with torch.no_grad():
-                return self.run(answer, *deepcopy(case))
+                outcome = self.run(answer, *given)
         except Exception as error:
-            return error
+            outcome = error
+        return Trial(case, outcome, changed=not same(given, case))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What an answer gave in one case, an exception included, and whether it changed its arguments."""
+
+    case: tuple
+    outcome: Any
+    changed: bool
+
+
+def _same_outcomes(given: list[Trial], expected: list[Trial]) -> bool:
+    return all(same(a.outcome, b.outcome) for a, b in zip(given, expected, strict=True))
+
+
+def _first_difference(given: list[Trial], expected: list[Trial]) -> str:
+    """The first case that went wrong, named where that is short, and how."""
+    pairs = zip(given, expected, strict=True)
+    mine, right = next((a, b) for a, b in pairs if not same(a.outcome, b.outcome))
+    named = ", ".join(map(_brief, mine.case))
+    place = f" (for {named})" if len(named) <= LONGEST_CASE else ""
+    return f"{place}: {difference(mine.outcome, right.outcome)}"
 
 
 def unanswered(outcome: Any) -> bool:
@@ -103,6 +132,8 @@ def difference(given: Any, expected: Any) -> str:
     """What tells `given` from `expected`, for a mistake that nobody foresaw."""
     if isinstance(given, Exception):
         return f"your code raised {type(given).__name__}: {given}"
+    if given is None:
+        return "it gave None: did you forget `return`?"
     if isinstance(expected, Exception):
         return f"your code should have raised {type(expected).__name__}, but gave {_brief(given)}."
     if not (isinstance(given, torch.Tensor) and isinstance(expected, torch.Tensor)):
