@@ -77,14 +77,16 @@ def kv_bytes_per_token(config: ModelConfig, dtype_bytes: int) -> int:
 def workspace_bytes(config: ModelConfig, dtype_bytes: int, tokens: int, batch: int = 1) -> int:
     """Estimate of what a prefill of `tokens` holds at its widest point beside weights and cache.
 
-    The residual stream; of a chunk its norm and result, then either q, k, v and the mixed heads or gate, up
-    and their product; and float32 logits of the last token.
+    The residual stream and the float32 rotations of all tokens; of a chunk its norm and result, and either
+    q, k, v, q normalised and, while it is rotated, three of it in float32, or gate and up, silu and product;
+    logits of the last token, in the model's dtype and in float32.
     """
-    attention = (2 * config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
-    mlp = 3 * max(config.intermediate_size, config.num_experts_per_tok * config.moe_intermediate_size)
-    stream = 2 * config.hidden_size
-    wide = tokens * stream + min(tokens, CHUNK) * (stream + max(attention, mlp))
-    return batch * (wide * dtype_bytes + config.vocab_size * 4)
+    H, K, D = config.num_attention_heads, config.num_key_value_heads, config.head_dim
+    attention = ((2 * H + 2 * K) * dtype_bytes + 3 * H * 4) * D
+    width = max(config.intermediate_size, config.num_experts_per_tok * config.moe_intermediate_size)
+    stream = 2 * config.hidden_size * dtype_bytes
+    chunk = min(tokens, CHUNK) * (stream + max(attention, 4 * width * dtype_bytes))
+    return batch * (tokens * (stream + 2 * D * 4) + chunk + config.vocab_size * (dtype_bytes + 4))
 
 
 # ---- what the machine has ----

@@ -43,7 +43,7 @@ def test_peak_memory_is_at_most_the_prediction(budget):
     before = torch.cuda.memory_allocated()
     with LLM("random:Qwen3-0.6B", device="cuda", gpu_layer_budget=budget, max_model_len=1024) as llm:
         out = llm.generate([5] * 900, SamplingParams(max_tokens=124, ignore_eos=True))[0]
-        assert 0.8 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
+        assert 0.95 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
 
 
 def test_host_memory_is_locked_at_its_exact_size_and_unlocked_again():
@@ -61,6 +61,7 @@ def test_a_refused_lock_is_one_line_and_leaves_nothing(monkeypatch):
     with pytest.raises(RunError, match=r"cannot lock .* MiB of host memory.*CUDA error 2") as caught:
         LLM("tiny", device="cuda", gpu_layer_budget=2)
     assert "\n" not in str(caught.value)
+    del caught  # its traceback holds the frames, and they hold tensors
     monkeypatch.undo()
     assert torch.cuda.memory_allocated() == before
     LLM("tiny", device="cuda", gpu_layer_budget=2).close()
