@@ -1,15 +1,15 @@
 """Notebook 03: SwiGLU, counting parameters, routing, a broken layer."""
 
-from dataclasses import replace
-from math import prod
+from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 
-from checks import toy_layers
-from checks.exercise import Exercise
+from checks import toy_counts as counts
+from checks import toy_layers as layers
+from checks.exercise import Exercise, Trial, difference, same
+from checks.toy_counts import Count
 from checks.toy_layers import numbers
-from minillm.config import ModelConfig
-from minillm.presets import PRESETS
 
 # ---- 1. SwiGLU over joined matrices ----
 
@@ -49,6 +49,10 @@ swiglu = Exercise(
         "silu belongs to the gate, the first half; you bent up.": _with(lambda g, u: g * F.silu(u)),
         "That is the sigmoid of the gate. silu(z) is z · sigmoid(z).": _with(lambda g, u: g.sigmoid() * u),
         "relu has a hard knee; Qwen3 was trained with silu.": _with(lambda g, u: F.relu(g) * u),
+        "That is gelu, another soft knee; Qwen3 was trained with silu.": _with(lambda g, u: F.gelu(g) * u),
+        "Only the gate is bent; up goes into the product as it is.": _with(
+            lambda g, u: F.silu(g) * F.silu(u)
+        ),
         "Gate and up are multiplied, number by number, and not added.": _with(lambda g, u: F.silu(g) + u),
         "The gate is not bent: without silu this is only a product of two views.": _with(lambda g, u: g * u),
         "Where is up? The gate alone decides nothing: it scales what up says.": _with(lambda g, u: F.silu(g)),
@@ -64,77 +68,56 @@ swiglu = Exercise(
 # ---- 2. parameters of a whole model ----
 
 
-def _parameters(config, *, head_dim=None, kv=None, matrices=3, norms=True, qk_norms=True, tables=None):
-    hidden, D = config.hidden_size, head_dim or config.head_dim
-    kv_heads = config.num_key_value_heads if kv is None else kv(config)
-    attention = 2 * hidden * D * (config.num_attention_heads + kv_heads)
-    per_layer = attention + matrices * hidden * config.intermediate_size
-    per_layer += (2 * hidden if norms else 0) + (2 * D if norms and qk_norms else 0)
-    copies = tables(config) if tables else 1 if config.tie_word_embeddings else 2
-    around = copies * config.vocab_size * hidden + (hidden if norms else 0)
-    return config.num_hidden_layers * per_layer + around
-
-
-def _one_kv_matrix(config):
-    return config.num_key_value_heads / 2
-
-
-def _without_last_norm(config):
-    return _parameters(config) - config.hidden_size
-
-
-# Small vocabularies and odd sizes, so that even a forgotten norm shows.
-_TOY = ModelConfig(
-    vocab_size=11, hidden_size=6, intermediate_size=7, num_hidden_layers=3, num_attention_heads=2,
-    num_key_value_heads=1, head_dim=4, tie_word_embeddings=True,
-)  # fmt: skip
-
-parameters = Exercise(
-    "parameters of a model",
-    _parameters,
-    ((_TOY,), (replace(_TOY, tie_word_embeddings=False, num_attention_heads=4),), (PRESETS["Qwen3-0.6B"],)),
-    {
-        "The size of a head is `config.head_dim`. hidden ÷ heads is another number.": (
-            lambda config: _parameters(config, head_dim=config.hidden_size // config.num_attention_heads)
-        ),
-        "k and v have fewer heads than q: that is what GQA saves.": (
-            lambda config: _parameters(config, kv=lambda c: c.num_attention_heads)
-        ),
-        "Keys and values have a matrix each; one of them is missing.": (
-            lambda config: _parameters(config, kv=_one_kv_matrix)
-        ),
-        "SwiGLU has three matrices: gate, up and down.": lambda config: _parameters(config, matrices=2),
-        "A tied head is the embedding itself: it is stored once.": (
-            lambda config: _parameters(config, tables=lambda c: 2)
-        ),
-        "An untied head is stored beside the embedding.": (
-            lambda config: _parameters(config, tables=lambda c: 1)
-        ),
-        "The norms are missing: they are few, but they are parameters.": (
-            lambda config: _parameters(config, norms=False)
-        ),
-        "Queries and keys have a norm each in every layer, of head_dim numbers.": (
-            lambda config: _parameters(config, qk_norms=False)
-        ),
-        "One norm stands after the last layer.": _without_last_norm,
-        "That is one layer; a model has `num_hidden_layers` of them.": (
-            lambda config: _parameters(replace(config, num_hidden_layers=1))
-        ),
-    },
+parameters = Count(
+    "parameters of a model", counts.parameters, counts.DENSE, counts.PARAMETER_MISTAKES, counts.whole
 )
 
 
 # ---- 3. the router ----
 
+UNSORTED = "The right experts with the right weights, but the heaviest must come first."
+
+
+@dataclass(frozen=True)
+class Routing(Exercise):
+    """An exercise whose answer is weights [N, k] and expert numbers [N, k], the heaviest first."""
+
+    def _hint(self, given: list[Trial]) -> str:
+        """The hint of a known mistake; else whether only the order is wrong, or which of the two is wrong."""
+        expected = self._trials(self.solution)
+        if all(same(_sorted(a.outcome), b.outcome) for a, b in zip(given, expected, strict=True)):
+            return f". {UNSORTED}"
+        known = super()._hint(given)
+        return known or next(filter(None, map(_wrong_part, given, expected)), "")
+
+
+def _two_tensors(outcome) -> bool:
+    pair = isinstance(outcome, list | tuple) and len(outcome) == 2
+    return pair and all(isinstance(part, torch.Tensor) for part in outcome)
+
+
+def _sorted(outcome):
+    """Weights and experts, the heaviest first; anything else as it is."""
+    if not _two_tensors(outcome) or outcome[0].shape != outcome[1].shape or outcome[1].is_floating_point():
+        return outcome
+    weights, order = outcome[0].sort(-1, descending=True)
+    return weights, outcome[1].gather(-1, order)
+
+
+def _wrong_part(mine: Trial, right: Trial) -> str:
+    """What is wrong with the weights or the experts of a case; nothing where no pair of tensors came."""
+    if not _two_tensors(mine.outcome):
+        return ""
+    _, k, renormalise = mine.case
+    for name, a, b in zip(("weights", "expert numbers"), mine.outcome, right.outcome, strict=True):
+        if not same(a, b):
+            return f" (for k = {k}, renormalise = {renormalise}), in the {name}: {difference(a, b)}"
+    return ""
+
 
 def _route(scores, k, renormalise):
     weights, chosen = scores.softmax(-1).topk(k, -1)
     return (weights / weights.sum(-1, keepdim=True) if renormalise else weights), chosen
-
-
-def _top_k_first(scores, k, renormalise):
-    best, chosen = scores.topk(k, -1)
-    return best.softmax(-1), chosen
 
 
 def _softmax_again(scores, k, renormalise):
@@ -162,6 +145,10 @@ def _weakest(scores, k, renormalise):
     return (weights / weights.sum(-1, keepdim=True) if renormalise else weights), chosen
 
 
+def _lightest_first(scores, k, renormalise):
+    return tuple(part.flip(-1) for part in _route(scores, k, renormalise))
+
+
 def _no_softmax(scores, k, renormalise):
     weights, chosen = scores.topk(k, -1)
     return (weights / weights.sum(-1, keepdim=True) if renormalise else weights), chosen
@@ -169,13 +156,17 @@ def _no_softmax(scores, k, renormalise):
 
 _SCORES = numbers(5, 7, seed=6)  # [N, experts]
 
-route = Exercise(
+route = Routing(
     "router",
     _route,
     ((_SCORES, 3, False), (_SCORES, 3, True), (2 * _SCORES[:4, :6], 2, True), (_SCORES[:2], 4, False)),
     {
-        "The softmax runs over all experts, before the k are taken; look at `renormalise`, too.": (
-            _top_k_first  # the same numbers as renormalising always
+        # The same numbers as a softmax of the k best scores.
+        "Your weights always sum to one. When `renormalise` is false they must not.": (
+            lambda scores, k, renormalise: _route(scores, k, True)
+        ),
+        "You renormalise when `renormalise` is false, and not when it is true.": (
+            lambda scores, k, renormalise: _route(scores, k, not renormalise)
         ),
         "Not renormalised: the k weights of a token must sum to one when `renormalise` is true.": (
             lambda scores, k, renormalise: _route(scores, k, False)
@@ -194,6 +185,16 @@ route = Exercise(
             scores, 1, renormalise
         ),
         "The scores can be negative: weights come from their softmax.": _no_softmax,
+        "Those are the scores themselves: weights come from their softmax.": (
+            lambda scores, k, renormalise: scores.topk(k, -1)
+        ),
+        UNSORTED: _lightest_first,
+        "Those are the weights alone; the numbers of the experts are asked for, too.": (
+            lambda scores, k, renormalise: _route(scores, k, renormalise)[0]
+        ),
+        "Those are the numbers of the experts alone; their weights are asked for, too.": (
+            lambda scores, k, renormalise: _route(scores, k, renormalise)[1]
+        ),
     },
 )
 
@@ -201,49 +202,8 @@ route = Exercise(
 # ---- 4. active parameters ----
 
 
-def _active(config, *, resting=True, everywhere=False, router=True, rows=False, without=()):
-    total = 0
-    for name, shape in config.parameter_shapes().items():
-        if any(word in name for word in ("embed_tokens", *without)) and not rows:
-            continue
-        size = prod(shape)
-        shared = (everywhere and "layers" in name) or ".experts." in name
-        shared |= not router and name.endswith("mlp.gate.weight")
-        if resting and shared:
-            size = size * config.num_experts_per_tok // config.num_experts
-        total += size
-    return total
-
-
-_TOY_MOE = replace(
-    PRESETS["Qwen3-30B-A3B"], vocab_size=40, hidden_size=16, num_hidden_layers=3, num_attention_heads=3,
-    num_key_value_heads=1, head_dim=8, num_experts=12, num_experts_per_tok=3, moe_intermediate_size=6,
-)  # fmt: skip
-
-active_parameters = Exercise(
-    "active parameters",
-    _active,
-    ((_TOY_MOE,), (replace(_TOY_MOE, num_experts_per_tok=4),), (PRESETS["Qwen3-30B-A3B"],)),
-    {
-        "Those are all experts. A token uses num_experts_per_tok of them.": (
-            lambda config: _active(config, resting=False)
-        ),
-        "Only the experts are chosen. Attention and norms are used by every token, in full.": (
-            lambda config: _active(config, everywhere=True)
-        ),
-        "The router is read in full: it needs the scores of all experts to choose.": (
-            lambda config: _active(config, router=False)
-        ),
-        "The embedding is in it; of that a token reads one row, so leave it out.": (
-            lambda config: _active(config, rows=True)
-        ),
-        "The head is missing: it is read for every new token.": (
-            lambda config: _active(config, without=("lm_head",))
-        ),
-        "Those are the experts alone. Attention, router, norms and head work for every token, too.": (
-            lambda config: _active(config, without=("lm_head", "self_attn", "norm", "mlp.gate."))
-        ),
-    },
+active_parameters = Count(
+    "active parameters", counts.active, counts.MIXED, counts.ACTIVE_MISTAKES, counts.whole
 )
 
 
@@ -252,23 +212,45 @@ active_parameters = Exercise(
 
 layer = Exercise(
     "decoder layer",
-    toy_layers.layer,
-    (toy_layers.pieces(6, seed=10), toy_layers.pieces(3, seed=20)),
+    layers.layer,
+    (layers.pieces(6, seed=10), layers.pieces(3, seed=20)),
     {
-        "That is the broken layer as it was: both faults are still in it.": toy_layers.broken,
+        "That is the broken layer as it was: both faults are still in it.": layers.broken,
         "One fault is mended. The second norm still stands after the MLP instead of before it.": (
-            toy_layers.norm_still_after
+            layers.norm_still_after
         ),
         "One fault is mended. The stream itself is still normed at the start: "
-        "norm only what the attention reads.": toy_layers.stream_still_normed,
+        "norm only what the attention reads.": layers.stream_still_normed,
         "In the second block the stream itself is normed: add to what was there before.": (
-            toy_layers.both_normed
+            layers.both_normed
         ),
-        "The MLP must read the stream after attention has added to it.": toy_layers.side_by_side,
-        "Each block has a norm of its own, with weights of its own; norm_2 is not used.": toy_layers.one_norm,
-        "Nothing is added: without the residual each block replaces the stream.": toy_layers.no_residual,
-        "What attention computed reaches the MLP but is not added to the stream.": toy_layers.old_residual,
-        "The second norm stands before the MLP and not after it, too.": toy_layers.norm_before_and_after,
-        "The MLP reads the stream without its norm.": toy_layers.no_second_norm,
+        "The MLP must read the stream after attention has added to it.": layers.side_by_side,
+        "Each block has a norm of its own, with weights of its own; norm_2 is not used.": layers.one_norm,
+        "Nothing is added: without the residual each block replaces the stream.": layers.no_residual,
+        "The residual of the first block is missing: add what attention computed to the stream.": (
+            layers.no_first_residual
+        ),
+        "The residual of the second block is missing: add what the MLP computed to the stream.": (
+            layers.no_second_residual
+        ),
+        "What attention computed reaches the MLP but is not added to the stream.": layers.old_residual,
+        "The second norm stands before the MLP and not after it, too.": layers.norm_before_and_after,
+        "The MLP reads the stream without its norm.": layers.no_second_norm,
+        "Attention reads the stream without its norm.": layers.no_first_norm,
+        "The norms are exchanged: norm_1 belongs to attention, norm_2 to the MLP.": layers.norms_exchanged,
+        "Attention comes first: the MLP works on what attention has gathered.": layers.mlp_first,
+        "Attention comes first, and it is what norm_1 belongs to.": layers.mlp_first_with_norm_1,
+        "The norms stand after the additions and norm the stream itself: norm only what a block reads.": (
+            layers.norms_after_adding
+        ),
+        "The first norm stands after the addition: norm only what attention reads, not the stream.": (
+            layers.first_norm_after_adding
+        ),
+        "The second norm stands after the addition: norm only what the MLP reads, not the stream.": (
+            layers.second_norm_after_adding
+        ),
+        "Both norms stand after their blocks: norm what a block reads, not what it writes.": (
+            layers.norms_of_what_is_written
+        ),
     },
 )
