@@ -84,15 +84,16 @@ def may_be_left(key: str, config: ModelConfig) -> bool:
 
 def _check_stored(source: Source, shape: tuple[int, ...], checkpoint: Checkpoint) -> None:
     stored = checkpoint.tensors[source.key]
+    where = f"{checkpoint.folder}: {source.key}"
     if stored.dtype not in FLOATS:
-        raise InputError(f"{source.key} is stored as {stored.dtype}: minillm reads {', '.join(FLOATS)}")
+        raise InputError(f"{where} is stored as {stored.dtype}: minillm reads {', '.join(FLOATS)}")
     # On the meta device indexing costs nothing and fails where the fused tensor is too small.
     try:
         part = torch.empty(stored.shape, device="meta")[source.part].shape
     except IndexError:
         part = stored.shape
     if tuple(part) != shape:
-        raise InputError(f"{source.key} has shape {list(stored.shape)}, config.json asks for {list(shape)}")
+        raise InputError(f"{where} has shape {list(stored.shape)}, config.json asks for {list(shape)}")
 
 
 def _some(names: list[str]) -> str:
