@@ -36,12 +36,23 @@ def _card(name: str, gpu_gib: int, gpu_gb_s: float, link_gb_s: float, host_gb_s:
     )
 
 
-# Peak rates: GPU memory from the data sheets, PCIe 3.0 x16 15.8 GB/s and 4.0 x16 31.5 GB/s one way,
-# two channels of DDR4-3200 51.2 GB/s, of DDR5-5600 89.6 GB/s. The host is an assumed 32 GiB machine.
+USABLE = 0.9  # share of a GPU's memory that the driver and a desktop leave
+
+# Peak rates: GPU memory from the data sheets; PCIe 3.0, 4.0 and 5.0 x16 15.8, 31.5 and 63.0 GB/s one way;
+# two channels of DDR4-3200 51.2 GB/s, of DDR5-5600 89.6 GB/s, eight of DDR5-4800 307.2 GB/s. The host is an
+# assumed machine: 32 GiB, beside the H200 512 GiB.
 PUBLISHED: dict[str, Hardware] = {
     "rtx2080ti": _card("RTX 2080 Ti, 11 GB", 11, 616.0, 15.8),
     "rtx3070": _card("RTX 3070, 8 GB", 8, 448.0, 31.5),
     "rtx4090": _card("RTX 4090, 24 GB", 24, 1008.0, 31.5, 89.6),
+    "h200": Hardware(
+        name="H200, 141 GB",
+        host_memory_bytes=512 * GIB,
+        host_gb_s=307.2,
+        gpu_memory_bytes=131 * GIB,
+        gpu_gb_s=4800.0,
+        link_gb_s=63.0,
+    ),
     "laptop": Hardware(name="laptop without GPU", host_memory_bytes=32 * GIB, host_gb_s=51.2),
 }
 

@@ -23,6 +23,16 @@ def report(
     return "\n".join(lines)
 
 
+def describe(decision: Decision) -> str:
+    """A placement in a few words."""
+    placement, layers = decision.placement, decision.placement.layers
+    if not placement.streamed:
+        return f"all {layers} layers resident"
+    slots = f"{placement.slots} slot{'s' if placement.slots > 1 else ''}"
+    resident, streamed = len(placement.resident), len(placement.streamed)
+    return f"{resident} of {layers} layers resident, {streamed} streamed through {slots} ({decision.mode})"
+
+
 def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, pinned: int) -> list[str]:
     sizes = [a + m for a, m in zip(plan.attention_blocks, plan.mlp_blocks, strict=True)]
     placement = decision.placement

@@ -18,3 +18,8 @@ def gib(num_bytes: int) -> str:
 def gb_s(bytes_per_second: float) -> str:
     """A bandwidth, "54.7 GB/s"."""
     return f"{bytes_per_second / GB:.1f} GB/s"
+
+
+def short(value: float) -> str:
+    """Two or three digits that can be read at a glance: 0.31, 5.6, 42, 1,704."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"

@@ -9,6 +9,7 @@ from stand_in_hub import StandInHub
 
 from minillm import memory, transfer
 from minillm.__main__ import main
+from minillm.units import gib
 
 MODEL = "someone/small"
 
@@ -57,6 +58,44 @@ def test_plan_beyond_the_context(tmp_path, capsys, tokens):
 def test_plan_says_what_is_free(capsys, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda: 3 * 2**30)
     assert rows(succeeds(capsys, "plan", "random:Qwen3-8B"))["free here"] == "3.00 GiB of main memory"
+
+
+# ---- on a machine that is not here ----
+
+
+def test_plan_for_a_card_that_is_too_small(capsys):
+    plan = rows(
+        succeeds(capsys, "plan", "random:Qwen3-8B", "--hardware", "rtx3070", "--max-model-len", "1024")
+    )
+    resident = int(plan["placement"].split()[0])
+    assert (
+        plan["placement"]
+        == f"{resident} of 36 layers resident, {36 - resident} streamed through 1 slot (prefetch)"
+    )
+    assert plan["copied a token"] == gib((36 - resident) * 192_946_432 * 2)
+    assert plan["speed"] == f"{31.5e9 / ((36 - resident) * 192_946_432 * 2):.1f} tokens a second at most"
+    assert float(plan["GPU memory"].split()[0]) <= 7.2 < float(plan["GPU memory"].split()[0]) + 0.36
+
+
+def test_plan_for_a_given_budget_and_for_a_card_that_is_large_enough(capsys):
+    ask = ("plan", "random:Qwen3-8B", "--hardware")
+    small = rows(succeeds(capsys, *ask, "rtx4090", "--gpu-layer-budget", "13", "--slots", "2"))
+    assert small["placement"] == "11 of 36 layers resident, 25 streamed through 2 slots (prefetch)"
+    large = rows(succeeds(capsys, *ask, "h200"))
+    assert large["placement"] == "all 36 layers resident"
+    assert float(large["speed"].split()[0]) == pytest.approx(4800 / 15.1, rel=0.02)
+
+
+def test_plan_for_a_machine_without_gpu(capsys):
+    plan = rows(succeeds(capsys, "plan", "random:Qwen3-8B", "--hardware", "laptop"))
+    assert plan["speed"] == "3.4 tokens a second at most"
+    says = ("laptop", "gpu_layer_budget")
+    fails(capsys, 2, "plan", "random:Qwen3-8B", "--hardware", "laptop", "--gpu-layer-budget", "3", says=says)
+
+
+def test_a_placement_without_a_machine_and_an_unknown_machine(capsys):
+    fails(capsys, 2, "plan", "random:Qwen3-8B", "--gpu-layer-budget", "3", says=("--hardware", "rtx3070"))
+    fails(capsys, 2, "plan", "random:Qwen3-8B", "--hardware", "abacus", says=("abacus", "rtx3070"))
 
 
 # ---- from a hub ----

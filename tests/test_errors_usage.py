@@ -97,7 +97,7 @@ def test_what_changes_nothing_without_offloading_is_refused(model, capsys, optio
         (("generate", "MODEL", "--prompt", "a", "--json=yes"), "--json"),
         (("chat", "MODEL", "--prompt", "a"), "--prompt"),
         (("plan",), "MODEL"),
-        (("plan", "MODEL", "--offload", "none"), "--offload"),
+        (("plan", "MODEL", "--temperature", "1"), "--temperature"),
         (("plan", "MODEL", "--dtype", "int8"), "int8"),
         (("download",), "HUB_ID"),
         (("--fast",), "COMMAND"),

@@ -6,11 +6,13 @@ from typing import NoReturn
 from minillm import __version__
 from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options
 from minillm.errors import InputError
+from minillm.hardware import PUBLISHED
 from minillm.model_source import shipped_here
 
 KINDS_OF_MODEL = ("a folder", "a hub id (owner/name)", *shipped_here())
 MODEL_HELP = f"{', '.join(KINDS_OF_MODEL)}, or random:NAME such as random:Qwen3-0.6B"
-PLAN_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("dtype", "max_model_len"))
+PLACEMENT = ("offload", "gpu_layer_budget", "slots", "gpu_memory_gib")
+PLAN_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("dtype", "max_model_len", *PLACEMENT))
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,6 +41,12 @@ def make_parser() -> Parser:
     )
     _command(commands, "download", "fetch a model from the hub, or check the copy that is here", None)
     plan = _command(commands, "plan", "say what a model consists of and the memory it needs", MODEL_HELP)
+    plan.add_argument(
+        "--hardware",
+        choices=PUBLISHED,
+        metavar="NAME",
+        help=f"predict placement, memory and speed on {', '.join(PUBLISHED)}, from published figures",
+    )
     add_options(plan, "options", PLAN_OPTIONS)
     return parser
 

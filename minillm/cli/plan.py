@@ -4,13 +4,18 @@ import argparse
 from math import prod
 
 from minillm import memory
+from minillm.budget import PLANNED_TOKENS, Request, decide
 from minillm.cli.options import given
-from minillm.cli.parser import PLAN_OPTIONS
+from minillm.cli.parser import PLACEMENT, PLAN_OPTIONS
 from minillm.cli.terminal import write
 from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
+from minillm.estimate import bytes_per_token
+from minillm.hardware import PUBLISHED, USABLE, Hardware
 from minillm.model_source import find_model
-from minillm.units import gib
+from minillm.predict import Rates, decode
+from minillm.report import describe
+from minillm.units import gib, short
 
 
 def run(args: argparse.Namespace) -> int:
@@ -21,6 +26,11 @@ def run(args: argparse.Namespace) -> int:
     dtype = config.dtype if dtype == "auto" else dtype
     tokens = _context(options.get("max_model_len"), config)
     rows = [("model", f"{args.model}, {dtype}"), *_geometry(config), *_memory(config, dtype, tokens)]
+    placement = {name: options[name] for name in PLACEMENT if name in options}
+    if args.hardware:
+        rows += _on(PUBLISHED[args.hardware], config, DTYPES[dtype], options.get("max_model_len"), placement)
+    elif placement:
+        raise InputError(f"{', '.join(placement)} without --hardware: name a machine, {', '.join(PUBLISHED)}")
     write("".join(f"{name:<18}{value}\n" for name, value in rows))
     return 0
 
@@ -60,6 +70,29 @@ def _memory(config: ModelConfig, dtype: str, tokens: int) -> list[tuple[str, str
         ("workspace", f"about {gib(plan.workspace)} for a prefill of {tokens:,} tokens"),
         ("needed, resident", gib(plan.total)),
         ("free here", "unknown" if left is None else f"{gib(left)} of main memory"),
+    ]
+
+
+def _on(
+    machine: Hardware, config: ModelConfig, dtype_bytes: int, tokens: int | None, placement: dict
+) -> list[tuple[str, str]]:
+    """Placement, memory and speed on a machine, from its published figures."""
+    if machine.gpu_memory_bytes is None:
+        if placement:
+            raise InputError(f"{machine.name} has nothing to offload from: leave {', '.join(placement)} out")
+        speed = machine.host_gb_s * 1e9 / bytes_per_token(config, 8 * dtype_bytes)
+        return [("predicted for", machine.name), ("speed", f"{short(speed)} tokens a second at most")]
+    tokens = tokens or min(config.context_length, PLANNED_TOKENS)
+    free = int(machine.gpu_memory_bytes * USABLE)
+    decision = decide(Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, free=free, **placement))
+    rates = Rates(machine.link_gb_s, machine.gpu_gb_s)
+    made = decode(config, dtype_bytes, decision.mode, decision.placement, rates)
+    return [
+        ("predicted for", f"{machine.name}, {gib(free)} of it free, {tokens:,} tokens"),
+        ("placement", describe(decision)),
+        ("GPU memory", gib(decision.device_bytes)),
+        ("copied a token", gib(made.copied_bytes)),
+        ("speed", f"{short(made.tokens_per_s)} tokens a second at most"),
     ]
 
 

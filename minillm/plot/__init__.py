@@ -16,10 +16,10 @@ from minillm.plot.style import (
     key,
     limit,
     message,
-    short,
     use,
 )
 from minillm.plot.treemap import Tile, treemap
+from minillm.units import short
 
 __all__ = [
     "COLOURS", "HATCHES", "INK", "MUTED", "PAPER", "Tile", "bars", "course_map", "curve", "curves", "decades",

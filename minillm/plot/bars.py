@@ -2,7 +2,8 @@
 
 from matplotlib.axes import Axes
 
-from minillm.plot.style import BEHIND_NUMBERS, COLOURS, HATCHES, INK, short
+from minillm.plot.style import BEHIND_NUMBERS, COLOURS, HATCHES, INK
+from minillm.units import short
 
 
 def bars(axes: Axes, names: list[str], values: list[float], kinds: list[str], text: list[str]) -> None:

@@ -77,11 +77,6 @@ def message(figure: Figure, text: str) -> None:
     figure.suptitle(text, x=0.005, ha="left", fontsize=12, fontweight="bold")
 
 
-def short(value: float) -> str:
-    """Two or three digits that can be read at a glance: 0.31, 5.6, 42, 1,704."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
-
-
 def decades(axes: Axes, low: float, high: float) -> None:
     """A logarithmic x axis with plain numbers: 0.1, 1, 10, 100."""
     axes.set(xscale="log", xlim=(low, high))

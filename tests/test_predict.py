@@ -1,0 +1,55 @@
+"""Predicted speeds, compared with divisions done by hand."""
+
+import pytest
+
+from minillm.budget import Request, decide
+from minillm.predict import Rates, decode
+from minillm.presets import PRESETS
+from minillm.schedule import Placement, place
+
+QWEN3_8B = PRESETS["Qwen3-8B"]
+# On paper: q and o 4096², k and v 4096 × 1024, three 4096 × 12288; norms 2 × 4096 + 2 × 128; two bytes each.
+LAYER = 2 * (2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 12288 + 2 * 4096 + 2 * 128)
+HEAD = 2 * (151936 + 1) * 4096
+RATES = Rates(link_gb_s=25.0, device_gb_s=400.0)
+ALL = Placement(tuple(range(36)), (), 0)
+
+
+def test_resident_is_bytes_over_the_devices_bandwidth():
+    made = decode(QWEN3_8B, 2, "none", ALL, RATES)
+    assert (made.read_bytes, made.copied_bytes) == (36 * LAYER + HEAD, 0)
+    assert made.seconds == pytest.approx((36 * LAYER + HEAD) / 400e9)
+
+
+@pytest.mark.parametrize(("budget", "slots", "streamed"), [(1, 1, 36), (13, 1, 24), (13, 2, 25), (35, 1, 2)])
+def test_prefetch_is_bytes_over_the_link_where_that_is_slower(budget, slots, streamed):
+    made = decode(QWEN3_8B, 2, "prefetch", place(36, budget, slots), RATES)
+    assert made.copied_bytes == streamed * LAYER
+    if streamed > 2:
+        assert made.seconds == pytest.approx(streamed * LAYER / 25e9, rel=1e-6)
+    else:  # each copy has the time of 17 layers to hide in, which is more than it takes
+        assert made.seconds == pytest.approx((36 * LAYER + HEAD) / 400e9, rel=0.03)
+
+
+def test_naive_is_the_sum():
+    made = decode(QWEN3_8B, 2, "naive", place(36, 13, 1), RATES)
+    assert made.seconds == pytest.approx(24 * LAYER / 25e9 + (36 * LAYER + HEAD) / 400e9)
+
+
+def test_experts_are_copied_all_and_read_as_far_as_they_are_used():
+    config = PRESETS["Qwen3-30B-A3B"]
+    made = decode(config, 2, "prefetch", place(48, 1, 1), RATES)
+    experts = 48 * 128 * 3 * 768 * 2048 * 2
+    assert made.copied_bytes > experts
+    assert made.read_bytes == pytest.approx(
+        made.copied_bytes - experts * 15 / 16 + 2 * 151936 * 2048, rel=1e-3
+    )
+
+
+def test_what_an_8_gb_card_does_with_8b():
+    """12 resident layers: what fits 7.2 GiB beside head, slot, KV cache and workspace of 1,024 tokens."""
+    request = Request(config=QWEN3_8B, dtype_bytes=2, tokens=1024, offload="prefetch", free=int(7.2 * 2**30))
+    decision = decide(request)
+    assert decision.placement.on_device == pytest.approx(16, abs=1)
+    made = decode(QWEN3_8B, 2, decision.mode, decision.placement, Rates(31.5, 448.0))
+    assert made.tokens_per_s == pytest.approx(31.5e9 / (len(decision.placement.streamed) * LAYER), rel=1e-3)
