@@ -1,5 +1,7 @@
 """Notebook 00: bytes and bandwidth."""
 
+from collections.abc import Callable
+from itertools import combinations
 from math import prod
 
 from checks.exercise import Exercise
@@ -56,6 +58,7 @@ bandwidth_for = Exercise(
             lambda speed, name, bits, reached: _bandwidth(speed, name, bits, 1 / reached)
         ),
         "Where is `reached`?": lambda speed, name, bits, reached: _bandwidth(speed, name, bits, 1),
+        "That is GiB/s; GB are 10^9 bytes.": lambda *case: _bandwidth(*case) * 1e9 / 2**30,
         "That is in bytes a second; GB/s are asked for.": lambda *case: 1e9 * _bandwidth(*case),
     },
 )
@@ -63,15 +66,30 @@ bandwidth_for = Exercise(
 # The first try of a program is often slow: memory is handed out, caches are cold.
 TRIES = [0.12, 0.05, 0.05]
 
+COPY_FAULTS = {
+    "once": "A copy reads and writes: both count.",
+    "mean": "One of the tries was disturbed. Which statistic is a ceiling?",
+    "gib": "GB are 10^9 bytes; 2^30 is a GiB.",
+}
+
+
+def _copy(buffer_bytes: int, seconds: list[float], faults: tuple[str, ...] = ()) -> float:
+    moved = buffer_bytes if "once" in faults else 2 * buffer_bytes
+    took = sum(seconds) / len(seconds) if "mean" in faults else min(seconds)
+    return moved / took / (2**30 if "gib" in faults else 1e9)
+
+
+def _left(faults: tuple[str, ...]) -> Callable:
+    return lambda *case: _copy(*case, faults)
+
+
 copy_gb_s = Exercise(
     "bandwidth of a copy",
-    lambda buffer_bytes, seconds: 2 * buffer_bytes / min(seconds) / 1e9,
+    _copy,
     ((256_000_000, TRIES), (10_000_000, [0.004, 0.002])),
     {
-        "A copy reads and writes: both count.": lambda size, seconds: size / min(seconds) / 1e9,
-        "One of the tries was disturbed. Which statistic is a ceiling?": (
-            lambda size, seconds: 2 * size * len(seconds) / sum(seconds) / 1e9
-        ),
-        "GB are 10^9 bytes; 2^30 is a GiB.": lambda size, seconds: 2 * size / min(seconds) / 2**30,
+        " ".join(COPY_FAULTS[fault] for fault in left): _left(left)
+        for count in (1, 2, 3)
+        for left in combinations(COPY_FAULTS, count)
     },
 )
