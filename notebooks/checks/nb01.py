@@ -246,7 +246,7 @@ looking_back = Exercise(
 # ---- 4. Find the bug ----
 
 FAULTS = {
-    "start": "The tokens of a later pass are turned as if the text began with them.",
+    "start": "The tokens of a later piece are turned as if the text began with them.",
     "exact": "From position 256 on, neighbours get the same angle.",
     "half": "From position 2,048 on, neighbours get the same angle.",
     "sign": "A token at position 0 must stay as it is, and no token may change its length.",
