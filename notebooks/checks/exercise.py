@@ -148,5 +148,7 @@ def difference(given: Any, expected: Any) -> str:
 
 
 def _brief(value: Any) -> str:
-    text = f"a tensor of shape {list(value.shape)}" if isinstance(value, torch.Tensor) else repr(value)
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    text = " ".join(repr(value).split())  # tensors in a dictionary come with line breaks
     return text if len(text) <= 80 else text[:77] + "..."
