@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from checks.exercise import Exercise
+from checks.exercise import Exercise, Trial
 from minillm.presets import PRESETS
 
 # ---- who may look ----
@@ -35,6 +35,10 @@ causal_mask = Exercise(
         "Off by one: the new tokens see one token of the future.": (
             lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(S - T + 1)
         ),
+        "The shift has the wrong sign: with S = 7 and T = 3 your rows end 4 places earlier than "
+        "in a square. They should end 4 places later.": (
+            lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(T - S)
+        ),
         "The wrong side: your tokens see themselves and the future, and not the past.": (
             lambda T, S: torch.ones(T, S, dtype=torch.bool).triu(S - T)
         ),
@@ -53,18 +57,24 @@ causal_mask = Exercise(
 # ---- grouped-query attention ----
 
 
-def _mix(q, k, v, mask, *, share=torch.Tensor.repeat_interleave, scale=None, axis=-1, late=False):
+def _by_groups(x: torch.Tensor, times: int) -> torch.Tensor:
+    return x.repeat_interleave(times, 1)
+
+
+def _in_turn(x: torch.Tensor, times: int) -> torch.Tensor:
+    return torch.cat([x] * times, 1)
+
+
+def _mix(
+    q, k, v, mask, *, share=_by_groups, share_v=None, scale=None, axis=-1, hidden=-torch.inf, late=False
+):
     """Grouped-query attention with a switch for each mistake."""
     shared = q.shape[1] // k.shape[1]
-    k, v = share(k, shared, 1), share(v, shared, 1)
+    k, v = share(k, shared), (share_v or share)(v, shared)
     scores = q @ k.mT * (q.shape[-1] ** -0.5 if scale is None else scale)
     if late:
         return (scores.softmax(axis) * mask) @ v
-    return scores.masked_fill(~mask, -torch.inf).softmax(axis) @ v
-
-
-def _side_by_side(x: torch.Tensor, times: int, dim: int) -> torch.Tensor:
-    return torch.cat([x] * times, dim)
+    return scores.masked_fill(~mask, hidden).softmax(axis) @ v
 
 
 def _random(seed: int, B: int, T: int, S: int, H: int, K: int, D: int) -> tuple[torch.Tensor, ...]:
@@ -76,7 +86,12 @@ def _random(seed: int, B: int, T: int, S: int, H: int, K: int, D: int) -> tuple[
 grouped_attention = Exercise(
     "grouped-query attention",
     _mix,
-    (_random(1, 2, 3, 5, 6, 2, 4), _random(2, 1, 4, 4, 4, 2, 16), _random(3, 3, 2, 6, 8, 4, 2)),
+    (
+        _random(1, 2, 3, 5, 6, 2, 4),
+        _random(2, 1, 4, 4, 4, 2, 16),
+        _random(3, 3, 2, 6, 8, 4, 2),
+        _random(4, 1, 2, 3, 3, 1, 5),
+    ),
     {
         "No 1/√D: the scores are too large, so the softmax is too sure of itself.": (
             lambda q, k, v, mask: _mix(q, k, v, mask, scale=1.0)
@@ -87,9 +102,25 @@ grouped_attention = Exercise(
         "You multiply by √D where the scores have to be divided by it.": (
             lambda q, k, v, mask: _mix(q, k, v, mask, scale=q.shape[-1] ** 0.5)
         ),
+        "You divide by √T. It is √D: a dot product adds D terms, however many tokens there are.": (
+            lambda q, k, v, mask: _mix(q, k, v, mask, scale=q.shape[-2] ** -0.5)
+        ),
+        "You divide by √S. It is √D: a dot product adds D terms, however many tokens there are.": (
+            lambda q, k, v, mask: _mix(q, k, v, mask, scale=k.shape[-2] ** -0.5)
+        ),
+        "There are H query heads, but only K heads in k and v, so the shapes do not fit. Each key head "
+        "serves H/K query heads.": lambda q, k, v, mask: _mix(q, k, v, mask, share=lambda x, times: x),
+        "You copy along the batch, dimension 0 of [B, K, S, D]. It is the heads that are shared.": (
+            lambda q, k, v, mask: _mix(q, k, v, mask, share=lambda x, times: x.repeat_interleave(times, 0))
+        ),
+        "The keys are shared rightly, the values are not: a share belongs to the value of the key that "
+        "it was computed from.": lambda q, k, v, mask: _mix(q, k, v, mask, share_v=_in_turn),
+        "The values are shared rightly, the keys are not: query head h uses key head h // (H / K).": (
+            lambda q, k, v, mask: _mix(q, k, v, mask, share=_in_turn, share_v=_by_groups)
+        ),
         "Query heads meet the wrong key heads: 0, 1, 0, 1 where 0, 0, 1, 1 is meant. Query head h uses key "
         "head h // (H / K). The shapes are the same, so nothing else will tell you.": (
-            lambda q, k, v, mask: _mix(q, k, v, mask, share=_side_by_side)
+            lambda q, k, v, mask: _mix(q, k, v, mask, share=_in_turn)
         ),
         "The softmax goes over the queries. Each query divides its attention among the keys: the weights of "
         "a row, over S, sum to one.": lambda q, k, v, mask: _mix(q, k, v, mask, axis=-2),
@@ -97,6 +128,8 @@ grouped_attention = Exercise(
         "a row, over S, sum to one.": lambda q, k, v, mask: _mix(q, k, v, mask, axis=1),
         "The mask comes after the softmax: hidden tokens still took their share, so the weights that are "
         "left do not sum to one.": lambda q, k, v, mask: _mix(q, k, v, mask, late=True),
+        "Hidden scores are 0, and e⁰ is 1: a hidden token still takes a share. Which score gives a share of "
+        "exactly 0?": lambda q, k, v, mask: _mix(q, k, v, mask, hidden=0.0),
         "The mask is not used: tokens see the future.": (
             lambda q, k, v, mask: _mix(q, k, v, torch.ones_like(mask))
         ),
@@ -143,7 +176,9 @@ tokens_that_fit = Exercise(
         (PRESETS["Qwen3-30B-A3B"], 3_000_000, 4),
     ),
     {
-        "Keys and values: two of each.": lambda config, free, bits: 16 * free // _token_bits(config, bits),
+        "Keys and values are kept: times 2.": (
+            lambda config, free, bits: 16 * free // _token_bits(config, bits)
+        ),
         "Query heads are not stored: count num_key_value_heads.": (
             lambda config, free, bits: 8 * free // _token_bits(config, bits, config.num_attention_heads)
         ),
@@ -156,12 +191,21 @@ tokens_that_fit = Exercise(
         "Bits or bytes? Eight bits are one byte.": (
             lambda config, free, bits: free // _token_bits(config, bits)
         ),
+        "`bits // 8` is 0 for 4 bits: multiply first, divide last.": (
+            lambda config, free, bits: free // (_token_bits(config, 1) * (bits // 8))
+        ),
+        "You count two bytes a number, whatever `bits` says. With 8 or 4 bits a number more tokens fit.": (
+            lambda config, free, bits: 8 * free // _token_bits(config, 16)
+        ),
         "`free_bytes` is in bytes already; there is no GiB to convert.": (
             lambda config, free, bits: 8 * free * 2**30 // _token_bits(config, bits)
         ),
         "Whole tokens: round down.": lambda config, free, bits: 8 * free / _token_bits(config, bits),
-        "Round down: a token that does not fit as a whole does not fit.": (
+        "You round up. Round down: a token that does not fit as a whole does not fit.": (
             lambda config, free, bits: -(-8 * free // _token_bits(config, bits))
+        ),
+        "You round to the nearest. Round down: a token that does not fit as a whole does not fit.": (
+            lambda config, free, bits: round(8 * free / _token_bits(config, bits))
         ),
     },
 )
@@ -182,32 +226,49 @@ suspects = {
     "B": _suspect(axis=-2),
     "C": _suspect(),
     "D": _suspect(lambda T, S: torch.ones(T, S, dtype=torch.bool).tril(1)),
-    "E": _suspect(share=_side_by_side),
+    "E": _suspect(share=_in_turn),
 }
 _VERDICTS = {"A": "scale", "B": "axis", "C": "none", "D": "mask", "E": "sharing"}
 _EXPERIMENTS = {
-    "A": "queries of zero, then others",
-    "B": "values of one",
-    "C": "PyTorch's own",
-    "D": "another last token",
-    "E": "a single token",
+    "A": "Try queries of zero, then others.",
+    "B": "Try values that are all one.",
+    "C": "Compare it with F.scaled_dot_product_attention.",
+    "D": "Change the last token only, and see which outputs move.",
+    "E": "Try a single token: whose value does each query head give back?",
 }
 
 
-def _one_verdict(answer: Callable, letter: str) -> str:
-    """The verdict on one suspect with the experiment that settles it, to be read in the message."""
-    said = str(answer()[letter]).strip().lower()
-    return f"{letter}: {said}; try {_EXPERIMENTS[letter]}"
+def _said(answer: Callable, letters: str) -> dict[str, str]:
+    """The verdicts of an answer in small letters; those that it does not give are left out."""
+    said = answer()
+    given = said if isinstance(said, dict) else {}
+    return {letter: str(given[letter]).strip().lower() for letter in letters if letter in given}
+
+
+class Verdicts(Exercise):
+    """Tells which letter is wrong, and the experiment that settles it."""
+
+    def _hint(self, given: list[Trial]) -> str:
+        said, hint = given[0].outcome, super()._hint(given)
+        if hint or isinstance(said, Exception):
+            return hint
+        missing = [letter for letter in _VERDICTS if letter not in said]
+        if missing:
+            return f". Give all five letters in one dictionary: there is no {', '.join(missing)}."
+        letter = next(letter for letter, fault in _VERDICTS.items() if said[letter] != fault)
+        if said[letter] not in _VERDICTS.values():
+            return f". {letter} is {said[letter]!r}, which is none of the five words in the text above."
+        return f". {letter} is not {said[letter]!r}. {_EXPERIMENTS[letter]}"
 
 
 def _exchanged(one: str, other: str) -> Callable:
     return lambda: _VERDICTS | {one: _VERDICTS[other], other: _VERDICTS[one]}
 
 
-verdicts = Exercise(
+verdicts = Verdicts(
     "five suspects",
     lambda: _VERDICTS,
-    (("A",), ("B",), ("C",), ("D",), ("E",)),
+    (("ABCDE",),),
     {
         "All the same? One of them is sound, and four have different faults.": (
             lambda: dict.fromkeys("ABCDE", "none")
@@ -217,5 +278,5 @@ verdicts = Exercise(
         "A and E are exchanged. Give every key head the same keys and values: then sharing cannot be wrong, "
         "but a missing scale still is.": _exchanged("A", "E"),
     },
-    _one_verdict,
+    _said,
 )
