@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 
 from checks.broken_engine import Engine
 from checks.engine_check import first_wrong_part
 from checks.exercise import Exercise
+from checks.repaired_engine import Repaired, attended, pairs_of_neighbours, rotated, swapped_heads
 
 # ---- 1: the first difference ----
 
@@ -47,6 +47,29 @@ def _last(ours: list[int], theirs: list[int]) -> int | None:
     return different[-1] if different else _first(ours, theirs)
 
 
+def _longer(ours: list[int], theirs: list[int]) -> int | None:
+    first = _blind_to_length(ours, theirs)
+    return max(len(ours), len(theirs)) if first is None and ours != theirs else first
+
+
+def _last_of_shorter(ours: list[int], theirs: list[int]) -> int | None:
+    first = _blind_to_length(ours, theirs)
+    return min(len(ours), len(theirs)) - 1 if first is None and ours != theirs else first
+
+
+def _over_ours(ours: list[int], theirs: list[int]) -> int | None:
+    return next((index for index in range(len(ours)) if ours[index] != theirs[index]), None)
+
+
+def _over_ours_then_length(ours: list[int], theirs: list[int]) -> int | None:
+    first = _over_ours(ours, theirs)
+    return min(len(ours), len(theirs)) if first is None and ours != theirs else first
+
+
+def _agreeing(ours: list[int], theirs: list[int]) -> int:
+    return sum(a == b for a, b in zip(ours, theirs, strict=False))
+
+
 def _how_many(ours: list[int], theirs: list[int]) -> int | None:
     same = sum(a == b for a, b in zip(ours, theirs, strict=False))
     return None if ours == theirs else same
@@ -82,6 +105,17 @@ first_difference = Exercise(
         "That counts the tokens that agree. After a flip some agree by chance; the first index counts.": (
             _how_many
         ),
+        "That counts the tokens that agree, in equal lists, too. Asked for is the first place that differs, "
+        "and None where there is none.": _agreeing,
+        "The loop runs over the indices of `ours`: where `theirs` is shorter it leaves the list, and where "
+        "`theirs` is longer it misses the difference.": _over_ours,
+        "The loop runs over the indices of `ours`: where `theirs` is shorter it leaves the list.": (
+            _over_ours_then_length
+        ),
+        "Where one list is the beginning of the other, the difference is where the shorter one ends, "
+        "not the longer.": _longer,
+        "Where one list is the beginning of the other, its last token still agrees: the difference comes "
+        "one later.": _last_of_shorter,
     },
 )
 
@@ -211,47 +245,9 @@ rounding_or_bug = Exercise(
 # ---- 4: repair the engine ----
 
 
-class Repaired(Engine):
-    """The solution."""
-
-    def rotate(self, x):
-        return _rotated(x, self.config.rope.rope_theta)
-
-    def attend(self, q, k, v):
-        return _attended(q, k, v, self.config.head_dim**-0.5)
-
-    def mlp(self, x, gate, up, down):
-        return F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
-
-
-def _rotated(x: torch.Tensor, theta: float, start: int = 0) -> torch.Tensor:
-    T, D = x.shape[1:]
-    angles = (torch.arange(T)[:, None] + start) * theta ** (-torch.arange(0, D, 2) / D)
-    first, second = x.chunk(2, -1)
-    cos, sin = angles.cos(), angles.sin()
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
-
-
-def _attended(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, hide: int = 1) -> torch.Tensor:
-    k, v = (x.repeat_interleave(len(q) // len(x), 0) for x in (k, v))
-    scores = q @ k.mT * scale
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(hide)
-    return scores.masked_fill(later, float("-inf")).softmax(-1) @ v
-
-
 def _spoilt(**methods: Callable) -> Callable:
     """An answer like the solution, with other methods."""
     return lambda: type("Spoilt", (Repaired,), methods)
-
-
-def _swapped_heads(self, q, k, v):
-    k, v = (x.repeat(len(q) // len(x), 1, 1) for x in (k, v))
-    return Repaired.attend(self, q, k, v)
-
-
-def _pairs_of_neighbours(self, x):
-    mixed = x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
-    return Repaired.rotate(self, mixed).unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2)
 
 
 repair = Exercise(
@@ -264,19 +260,19 @@ repair = Exercise(
         ),
         "`rotate` must give back the shape that it gets.": _spoilt(rotate=lambda self, x: x[:, 1:]),
         "`rotate` turns the first token. Position 0 has the angle 0: that token must stay as it is.": _spoilt(
-            rotate=lambda self, x: _rotated(x, self.config.rope.rope_theta, start=1)
+            rotate=lambda self, x: rotated(x, self.config.rope.rope_theta, start=1)
         ),
         "`rotate` changes the length of a pair (x[i], x[i + D/2]): other pairs, or no rotation.": (
-            _spoilt(rotate=_pairs_of_neighbours)
+            _spoilt(rotate=pairs_of_neighbours)
         ),
         "`rotate` turns by wrong angles: position 0 is right and the pairs are right. What decides the "
         "speed of a pair, and has every Qwen3 the same?": _spoilt(rotate=Engine.rotate),
         "`attend` must give [H, T, D], the shape of q.": _spoilt(attend=lambda self, q, k, v: q.flatten(1)),
         "`attend` gives a query head a wrong key/value head: query heads 0 to H/K - 1 share the first.": (
-            _spoilt(attend=_swapped_heads)
+            _spoilt(attend=swapped_heads)
         ),
         "`attend` sees wrong tokens: each may look at itself and at what came before, at nothing later.": (
-            _spoilt(attend=lambda self, q, k, v: _attended(q, k, v, self.config.head_dim**-0.5, hide=2))
+            _spoilt(attend=lambda self, q, k, v: attended(q, k, v, self.config.head_dim**-0.5, hide=2))
         ),
         "`attend` has the right heads and the right mask, so look at the scale: over how many numbers "
         "does a product q·k add up?": _spoilt(attend=Engine.attend),
