@@ -105,6 +105,11 @@ def test_a_forgotten_return_is_named():
     assert double.verdict(lambda x: None) == "not yet (for 1.0): it gave None: did you forget `return`?"
 
 
+def test_what_a_trial_says_itself_is_told_as_it_is():
+    spoken = Exercise("spoken", lambda: "fine.", ((),), run=lambda answer: answer())
+    assert spoken.verdict(lambda: "Pass 2 feeds too much.") == "not yet. Pass 2 feeds too much."
+
+
 def test_a_long_case_is_not_printed():
     long = Exercise("long", len, (("x" * 200, "y" * 200),), run=lambda answer, *texts: answer(texts[0]))
     assert long.verdict(lambda text: 7) == "not yet: it gave 7 (int)."

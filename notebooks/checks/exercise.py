@@ -44,7 +44,7 @@ class Exercise:
         if any(unanswered(trial.outcome) for trial in given):
             return SKIPPED
         if not _same_outcomes(given, expected):
-            return "not yet" + (self._hint(given) or _first_difference(given, expected))
+            return "not yet" + (self._hint(given) or self._first_difference(given, expected))
         if any(a.changed and not b.changed for a, b in zip(given, expected, strict=True)):
             return "not yet. " + IN_PLACE
         return "right."
@@ -55,6 +55,16 @@ class Exercise:
             if _same_outcomes(given, self._trials(mistake)):
                 return f". {hint}"
         return ""
+
+    def _first_difference(self, given: list["Trial"], expected: list["Trial"]) -> str:
+        """The first case that went wrong, named where that is short, and how."""
+        pairs = zip(given, expected, strict=True)
+        mine, right = next((a, b) for a, b in pairs if not same(a.outcome, b.outcome))
+        named = ", ".join(map(_brief, mine.case))
+        place = f" (for {named})" if len(named) <= LONGEST_CASE else ""
+        if self.run is not call and isinstance(mine.outcome, str):
+            return f". {mine.outcome}"  # a `run` of one's own says itself what went wrong
+        return f"{place}: {difference(mine.outcome, right.outcome)}"
 
     def _trials(self, answer: Callable) -> list["Trial"]:
         return [self._trial(answer, case) for case in self.cases]
@@ -80,15 +90,6 @@ class Trial:
 
 def _same_outcomes(given: list[Trial], expected: list[Trial]) -> bool:
     return all(same(a.outcome, b.outcome) for a, b in zip(given, expected, strict=True))
-
-
-def _first_difference(given: list[Trial], expected: list[Trial]) -> str:
-    """The first case that went wrong, named where that is short, and how."""
-    pairs = zip(given, expected, strict=True)
-    mine, right = next((a, b) for a, b in pairs if not same(a.outcome, b.outcome))
-    named = ", ".join(map(_brief, mine.case))
-    place = f" (for {named})" if len(named) <= LONGEST_CASE else ""
-    return f"{place}: {difference(mine.outcome, right.outcome)}"
 
 
 def unanswered(outcome: Any) -> bool:
