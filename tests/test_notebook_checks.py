@@ -149,3 +149,23 @@ def test_a_difference_is_described():
     assert difference(eye[:2], eye) == "the shape is [2, 3] where [3, 3] is expected."
     assert difference(eye.int(), eye) == "the dtype is torch.int32 where torch.float32 is expected."
     assert difference(eye + torch.tensor([0, 0, 1]), eye) == "3 of 9 entries are wrong, the first at [0, 2]."
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, "right."),
+        ({"C": " None "}, "right."),
+        ({"A": "none"}, "not yet. A is not 'none'. Try queries of zero, then others."),
+        ({"C": "mask"}, "not yet. C is not 'mask'. Compare it with F.scaled_dot_product_attention."),
+        ({"D": "masks"}, "not yet. D is 'masks', which is none of the five words in the text above."),
+    ],
+)
+def test_a_wrong_verdict_on_a_suspect_is_named(changes, told):
+    verdicts = exercises("nb02")["verdicts"]
+    assert verdicts.verdict(lambda: verdicts.solution() | changes) == told
+
+
+def test_missing_verdicts_are_named():
+    told = exercises("nb02")["verdicts"].verdict(lambda: {"A": "scale", "C": "none", "D": "mask"})
+    assert told == "not yet. Give all five letters in one dictionary: there is no B, E."
