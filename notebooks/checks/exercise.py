@@ -61,7 +61,7 @@ class Exercise:
         pairs = zip(given, expected, strict=True)
         mine, right = next((a, b) for a, b in pairs if not same(a.outcome, b.outcome))
         named = ", ".join(map(_brief, mine.case))
-        place = f" (for {named})" if len(named) <= LONGEST_CASE else ""
+        place = f" (for {named})" if 0 < len(named) <= LONGEST_CASE else ""
         if self.run is not call and isinstance(mine.outcome, str):
             return f". {mine.outcome}"  # a `run` of one's own says itself what went wrong
         return f"{place}: {difference(mine.outcome, right.outcome)}"
