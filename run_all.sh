@@ -170,8 +170,7 @@ run_notebooks() {
             if [ "${name#"$prefix"}" = "$name" ] && [ -n "$prefix" ]; then continue; fi
             chosen=1
             rm -f "$made/$name.ipynb"    # what a failed run leaves must not be taken for its result
-            logged_step "notebook $name" "$LOGS/$name.log" "$PY" -m nbconvert --to notebook --execute \
-                --ExecutePreprocessor.timeout=600 --output-dir "$made" "$notebook"
+            logged_step "notebook $name" "$LOGS/$name.log" "$PY" -m experiments.execute --to "$made" "$notebook"
             note_contents "$made/$name.ipynb"
             break
         done
