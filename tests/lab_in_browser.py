@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -58,6 +59,15 @@ class Lab:
         self.address, self.folder = address, folder
 
     def kernels(self) -> list[dict]:
+        """What the server lists; while a kernel starts or stops it may fail to, for a moment."""
+        for _ in range(20):
+            try:
+                return self._kernels()
+            except urllib.error.HTTPError:
+                time.sleep(0.5)
+        return self._kernels()
+
+    def _kernels(self) -> list[dict]:
         with urllib.request.urlopen(f"{self.address}/api/kernels?token={TOKEN}", timeout=30) as reply:
             return json.load(reply)
 
