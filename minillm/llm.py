@@ -35,9 +35,17 @@ class LLM:
     minillm, or "random:Qwen3-8B".
     `device`: auto (CUDA if there is one), cpu, cuda, cuda:N. `dtype`: auto (as stored), bfloat16, float16,
     float32. `max_model_len`: most tokens a request may store; default: the model's context.
-    `seed`: of random weights, and of requests without a seed of their own. The other keywords belong to
-    offloading and quantisation. Raises InputError (bad input) or RunError (it does not work here); each
-    message names the value, the limit and the remedy. A context manager; `close` frees the weights.
+    `seed`: of random weights, and of requests without a seed of their own.
+
+    Offloading: all layers lie in host memory, those that do not stay on the device are copied to it for each
+    token. `offload`: none; naive (copy, wait, compute); prefetch (copy while computing); auto: none if all
+    fits, else prefetch. `gpu_layer_budget`: most layers on the device at any time; or `gpu_memory_gib`: as
+    many as fit in so much memory; neither: as many as fit. `slots` (1 or 2) of the budget are what streamed
+    layers pass through. On the CPU the device is emulated, with a link of `link_gb_s` (None: as fast as it
+    goes). `quantize` is not built yet.
+
+    Raises InputError (bad input) or RunError (it does not work here); each message names the value, the
+    limit and the remedy. A context manager; `close` frees the weights.
     """
 
     def __init__(
@@ -60,9 +68,8 @@ class LLM:
         self.name, self.config, self.seed = source.name, source.config, int(seed)
         self.max_model_len = _model_len(max_model_len, self.config.context_length)
         self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
-        fill = source.filler(
-            seed, self.device
-        )  # first: a checkpoint that does not fit its config is told as that
+        # Before anything else: a checkpoint that does not fit its configuration is told as that.
+        fill = source.filler(seed, self.device)
         self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         self._accelerator = pick_accelerator(self.device, link_gb_s=link_gb_s, **asked)
