@@ -4,7 +4,7 @@ The cache owns its lengths. The caller says where it believes each sequence stan
 is an error: two owners of a position that drift apart give fluent nonsense, not a crash.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -82,23 +82,25 @@ class KVCache:
     def parts(self, size: int) -> list[Pass]:
         """The pass under way as passes of at most `size` tokens, to `enter` in turn in each layer.
 
-        Each holds its own mask, so that no layer needs one for all pairs of tokens.
+        Each holds its own mask, so that no layer needs one for all pairs of tokens. A pass that is short
+        enough, as in decoding, is its own single part, and entering it costs nothing.
         """
         positions = self.current.positions
         T = positions.shape[1]
         if size >= T:
-            return [replace(self.current)]
+            return [self.current]
         cuts = [slice(begin, min(begin + size, T)) for begin in range(0, T, size)]
         return [self._part(positions, tokens) for tokens in cuts]
 
     def enter(self, part: Pass) -> None:
         """Let appended keys and values, and the mask, be those of `part`."""
-        self.current.__dict__.update(part.__dict__)
+        if part is not self.current:
+            self.current.__dict__.update(part.__dict__)
 
     def _part(self, positions: torch.Tensor, tokens: slice) -> Pass:
         """The pass over `tokens` of `positions` [B, T], of which those before are in the cache already."""
-        device, own = positions.device, positions[:, tokens]
-        begin, end = int(self.lengths.min()) + tokens.start, int(self.lengths.max()) + tokens.stop
+        device, own, lengths = positions.device, positions[:, tokens], self.lengths.tolist()
+        begin, end = min(lengths) + tokens.start, max(lengths) + tokens.stop
         uniform = begin + own.shape[1] == end
         mask = None
         if not uniform or (own.shape[1] > 1 and begin > 0):

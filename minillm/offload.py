@@ -51,6 +51,13 @@ class OffloadedLayers(ModuleList):
             for index in placement.resident
         }
 
+    def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
+        return self.ready[index][part] if index in self.ready else self._streamed(index, part)
+
+    def _streamed(self, index: int, part: str) -> AbstractContextManager[Callable]:
+        """`use` of a block that has to be fetched."""
+        raise NotImplementedError
+
     def bind(self, index: int, buffer: torch.Tensor) -> None:
         """Let layer `index` find its weights in `buffer`."""
         flat.bind(self[index], self.layouts[index], buffer, self.dtype)
@@ -66,9 +73,6 @@ class NaiveOffload(OffloadedLayers):
     """One thing at a time: take memory, copy, wait, compute, give the memory back."""
 
     _fetched: int | None = None  # the streamed layer that is on the device
-
-    def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
-        return self.ready[index][part] if index in self.ready else self._streamed(index, part)
 
     @contextmanager
     def _streamed(self, index: int, part: str) -> Iterator[Callable]:
@@ -108,12 +112,13 @@ class PrefetchOffload(OffloadedLayers):
         for index in self.placement.streamed:
             self.bind(index, self.slots[self.placement.slot_of(index)])
         self.steps = {(c.block.layer, c.block.part): c for c in schedule.computes if c.slot is not None}
-        self.following = dict(zip(self.steps.values(), [*list(self.steps.values())[1:], None], strict=True))
+        order = list(self.steps.values())
+        self.following = dict(
+            zip(order, order[1:] + order[:1], strict=True)
+        )  # the last is followed by the first
+        self.first = order[0] if order else None
         self.events: dict[Step, Event] = {}
         self.expected: Compute | None = None  # the streamed block that comes next; None: start anew
-
-    def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
-        return self.ready[index][part] if index in self.ready else self._streamed(index, part)
 
     @contextmanager
     def _streamed(self, index: int, part: str) -> Iterator[Callable]:
@@ -126,11 +131,11 @@ class PrefetchOffload(OffloadedLayers):
         self.events[step] = self.accelerator.computed()
         for copy, _ in self.issued_after.get(step, ()):
             self._issue(copy)
-        self.expected = self.following[step] or next(iter(self.steps.values()))
+        self.expected = self.following[step]
 
     def _start(self, step: Compute) -> None:
         """Make the slots what the start of a pass expects: the first layers on their way."""
-        if step is not next(iter(self.steps.values())):
+        if step is not self.first:
             raise RuntimeError(f"a pass begins with the first streamed block, not with {step.block}")
         self.accelerator.synchronize()
         self.events.clear()

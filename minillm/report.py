@@ -3,6 +3,7 @@
 from minillm import memory
 from minillm.budget import Decision
 from minillm.config import ModelConfig
+from minillm.schedule import Placement
 from minillm.units import gib
 
 
@@ -28,9 +29,13 @@ def describe(decision: Decision) -> str:
     placement, layers = decision.placement, decision.placement.layers
     if not placement.streamed:
         return f"all {layers} layers resident"
-    slots = f"{placement.slots} slot{'s' if placement.slots > 1 else ''}"
+    slots = _slots(placement)
     resident, streamed = len(placement.resident), len(placement.streamed)
     return f"{resident} of {layers} layers resident, {streamed} streamed through {slots} ({decision.mode})"
+
+
+def _slots(placement: Placement) -> str:
+    return "1 slot" if placement.slots == 1 else f"{placement.slots} slots"
 
 
 def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, pinned: int) -> list[str]:
@@ -40,10 +45,9 @@ def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, pinned: in
     lines = [f"{len(placement.resident)} of {len(sizes)} layers resident on {device}: {gib(resident)}"]
     if placement.streamed:
         streamed = [sizes[index] for index in placement.streamed]
-        noun = "slot" if placement.slots == 1 else "slots"
         lines += [
             f"{len(streamed)} layers streamed ({decision.mode}): {gib(sum(streamed))} copied for each token",
-            f"{placement.slots} {noun} of a layer on {device}: {gib(placement.slots * max(streamed))}",
+            f"{_slots(placement)} of a layer on {device}: {gib(placement.slots * max(streamed))}",
             f"host memory: {gib(plan.layers + (plan.embedding if plan.head else 0))}, locked {gib(pinned)}",
         ]
     return lines

@@ -36,7 +36,7 @@ class Emulated:
         self.used = self.peak = 0
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
-        self._blocked = self._closed = False
+        self._closed = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
         self._thread.start()
