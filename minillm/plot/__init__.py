@@ -18,10 +18,12 @@ from minillm.plot.style import (
     message,
     use,
 )
+from minillm.plot.timeline import TIMELINE_KEY, timeline
 from minillm.plot.treemap import Tile, treemap
 from minillm.units import short
 
 __all__ = [
-    "COLOURS", "HATCHES", "INK", "MUTED", "PAPER", "Tile", "bars", "course_map", "curve", "curves", "decades",
-    "floor", "heat", "key", "limit", "message", "pairs", "ribbon", "short", "treemap", "use",
+    "COLOURS", "HATCHES", "INK", "MUTED", "PAPER", "TIMELINE_KEY", "Tile", "bars", "course_map", "curve",
+    "curves", "decades", "floor", "heat", "key", "limit", "message", "pairs", "ribbon", "short", "timeline",
+    "treemap", "use",
 ]  # fmt: skip
