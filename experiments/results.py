@@ -21,7 +21,8 @@ class Results:
     """Rows of one experiment on one machine.
 
     `settings`: what changes the rows (counts, model names); an interrupted run is continued only with the
-    same settings at the same commit. `resume`: another folder with the partial file of the interrupted run.
+    same settings at the same commit. `resume`: a folder with the partial file of the interrupted run, or with
+    the final file of an earlier part. `about`: `description` of another result of the same command.
     """
 
     def __init__(
@@ -31,14 +32,19 @@ class Results:
         folder: Path | str = FOLDER,
         settings: dict | None = None,
         resume: Path | str | None = None,
+        about: dict | None = None,
     ):
         self.machine_name = machine_name or machine.name()
         stem = f"{experiment}__{self.machine_name}"
         self.path = Path(folder) / f"{stem}.json"
         self.partial = Path(folder) / f"{stem}.partial.json"
-        self.content = {"experiment": experiment, "machine": self.machine_name, **machine.describe()}
+        self.description = about or machine.describe()
+        self.content = {"experiment": experiment, "machine": self.machine_name, **self.description}
         self.content |= {"settings": settings or {}, "earlier_runs": [], "rows": []}
-        self._continue(Path(resume) / self.partial.name if resume else self.partial)
+        earlier = [self.partial]
+        if resume:
+            earlier = [Path(resume) / path.name for path in (self.partial, self.path)]
+        self._continue(next((path for path in earlier if path.is_file()), None))
 
     def row(self, key: str, measure: Callable[[], dict]) -> dict:
         """The stored row `key`; where it is missing, what `measure()` returns, stored at once."""
@@ -62,17 +68,17 @@ class Results:
         self.partial.unlink(missing_ok=True)
         return self.path
 
-    def _continue(self, partial: Path) -> None:
-        if not partial.is_file():
+    def _continue(self, path: Path | None) -> None:
+        if path is None:
             return
-        found = json.loads(partial.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"))
         if any(found[k] != self.content[k] for k in ("experiment", "machine", "commit", "settings")):
-            print(f"{partial.name}: other settings or another commit; starting again", file=sys.stderr)
+            print(f"{path.name}: other settings or another commit; starting again", file=sys.stderr)
             return
-        about = {k: v for k, v in found.items() if k not in ("rows", "earlier_runs", "settings")}
+        about = {k: v for k, v in found.items() if k not in ("rows", "earlier_runs", "settings", "checks")}
         self.content["earlier_runs"] = [*found["earlier_runs"], about]
         self.content["rows"] = found["rows"]
-        print(f"continuing after {len(found['rows'])} rows of {partial.name}", file=sys.stderr)
+        print(f"continuing after {len(found['rows'])} rows of {path.name}", file=sys.stderr)
 
 
 def check(name: str, value: float | None, goal: float | None = None, better: str = "higher") -> dict:
@@ -86,6 +92,11 @@ def check(name: str, value: float | None, goal: float | None = None, better: str
     if goal is not None:
         met = value is not None and bool(value >= goal if better == "higher" else value <= goal)
     return {"name": name, "value": _number(value), "goal": _number(goal), "better": better, "met": met}
+
+
+def reported(checks: list[dict]) -> list[dict]:
+    """The same figures with nothing to meet: for machines that the goals are not about."""
+    return [c | {"goal": None, "met": None} for c in checks]
 
 
 def all_met(checks: list[dict]) -> bool:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import machine
-from experiments.results import Results, all_met, check, report, table, write_json
+from experiments.results import Results, all_met, check, report, reported, table, write_json
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +107,31 @@ def test_cut_short_run_continues_from_another_folder(tmp_path):
     cut_short(tmp_path / "first", {"n": 1})
     results = Results("toy", "box", tmp_path / "second", {"n": 1}, resume=tmp_path / "first")
     assert [row["key"] for row in results.rows()] == ["a"]
+
+
+def test_finished_part_is_continued_where_it_is_named(tmp_path):
+    results = Results("toy", "box", tmp_path)
+    results.row("a", lambda: {"speed": 2.0})
+    results.finish([check("speed", 2.0)])
+    assert Results("toy", "box", tmp_path).rows() == []  # a new run, not a part
+    results = Results("toy", "box", tmp_path / "second", resume=tmp_path)
+    results.row("b", lambda: {"speed": 3.0})
+    stored = json.loads(results.finish([check("speed", 3.0)]).read_text())
+    assert [row["key"] for row in stored["rows"]] == ["a", "b"]
+    assert [c["value"] for c in stored["checks"]] == [3.0]
+    assert "checks" not in stored["earlier_runs"][0]
+
+
+def test_second_result_of_a_command_shares_the_description(tmp_path, monkeypatch):
+    first = Results("toy", "box", tmp_path)
+    monkeypatch.setattr(machine, "describe", lambda: pytest.fail("measured again"))
+    second = Results("other", "box", tmp_path, about=first.description)
+    assert second.content["commit"] == "abc"
+    assert second.content["experiment"] == "other"
+
+
+def test_reported_figures_have_nothing_to_meet():
+    assert reported([check("speed", 1, 2)]) == [check("speed", 1)]
 
 
 @pytest.mark.parametrize("change", ["settings", "commit"])
