@@ -1,7 +1,7 @@
 """One block of host memory for all weights, locked in place at exactly its size where a GPU reads it.
 
-PyTorch's own `pin_memory` rounds every tensor up to a power of two. Here memory is mapped, filled, and then
-registered with CUDA; it has to be unregistered before it is unmapped, or the next registration fails.
+PyTorch's own `pin_memory` rounds every tensor up to a power of two. Here memory is mapped, registered with
+CUDA, and then filled; it has to be unregistered before it is unmapped, or the next registration fails.
 """
 
 import mmap
@@ -15,7 +15,7 @@ from minillm.units import gib
 
 
 class HostArena:
-    """`size` bytes, handed out in order by `take`; `pin` once they are filled, `close` when nobody reads."""
+    """`size` bytes, handed out in order by `take`; `touch` and `pin` before they are filled, `close` last."""
 
     def __init__(self, size: int):
         self.size, self.taken, self.pinned_bytes = size, 0, 0
@@ -32,6 +32,10 @@ class HostArena:
             raise ValueError(f"{num_bytes} bytes at {begin} are beyond the arena of {self.size}")
         self.taken = begin + num_bytes
         return self.memory[begin : self.taken]
+
+    def touch(self) -> None:
+        """Have the system find the memory now, with all threads; locking would find it page by page."""
+        self.memory.zero_()
 
     def pin(self) -> None:
         """Lock all of it and tell CUDA. RunError, with limit and remedy, when the system refuses."""

@@ -5,14 +5,13 @@ Shapes, here and in every other file:
     H query heads   K key/value heads   D head_dim
 """
 
-from functools import cache
-
 import torch
 import torch.nn.functional as F
 from torch.nn import Module
 
 from minillm.cache import LayerCache
 from minillm.config import ModelConfig
+from minillm.device import has_flash
 from minillm.linear import Linear, project, side_by_side
 from minillm.norm import RMSNorm
 from minillm.rope import Rotation
@@ -57,23 +56,24 @@ class Attention(Module):
 def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
     """`q` [B, H, T, D] over `k`, `v` [B, K, S, D] → [B, T, H·D], the heads side by side.
 
-    `mask` (True: may look) broadcasts to [B, 1, T, S]; None means causal with S = T, or one new token.
+    `mask` (True: may look) broadcasts to [B, 1, T, S]; None means causal, the T tokens being the last of S.
+    Without FlashAttention None needs S = T or T = 1.
     """
     if q.shape[2] > 1:
-        shared = q.shape[1] // k.shape[1]
-        if shared > 1 and q.is_cuda and not (mask is None and has_flash(q.device, q.dtype)):
-            # Only FlashAttention takes shared heads; the next best kernel would keep all T × S scores.
-            k, v = (x.repeat_interleave(shared, 1) for x in (k, v))
-        mixed = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
-        )
-        return mixed.transpose(1, 2).flatten(2)
+        return _attend_many(q, k, v, mask).transpose(1, 2).flatten(2)
     # One token: the H/K query heads of a group become rows of one product, so that no key is repeated.
     grouped = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # [B, K, H/K, D]
     return F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask).reshape(q.shape[0], 1, -1)
 
 
-@cache
-def has_flash(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether PyTorch's FlashAttention-2 kernel runs there: 16 bits, compute capability 8.0 or newer."""
-    return dtype.itemsize == 2 and torch.cuda.get_device_capability(device) >= (8, 0)
+def _attend_many(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None
+) -> torch.Tensor:
+    if mask is None and has_flash(q.device, q.dtype, q.shape[3]):
+        # Called by name, since only FlashAttention takes shared heads, and T < S without a table of T × S.
+        return torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, is_causal=True)[0]
+    if q.is_cuda and q.shape[1] > k.shape[1]:  # the next best kernel wants a key for each query head
+        k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1) for x in (k, v))
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=q.shape[1] != k.shape[1]
+    )

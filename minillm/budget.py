@@ -1,11 +1,13 @@
 """From options to a decision: which layers stay on the device, which stream, and what memory it takes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 from minillm import memory
 from minillm.config import ModelConfig
 from minillm.errors import InputError, RunError
+from minillm.predict import Machine, decode
 from minillm.schedule import Placement, place
 from minillm.units import GIB, gib
 
@@ -19,6 +21,9 @@ class Decision:
     mode: str
     placement: Placement
     device_bytes: int  # predicted peak: weights, slots, KV cache and workspace of the planned tokens
+    tokens: int  # that it is planned for
+    host_layers: tuple[int, ...] = ()  # that have a copy in host memory: all, unless that is too small
+    tokens_per_s: float | None = None  # predicted for decoding, where the machine's rates were known
     notes: tuple[str, ...] = ()
 
 
@@ -34,6 +39,8 @@ class Request:
     slots: int | None = None
     gpu_memory_gib: float | None = None
     free: int | None = None  # bytes of device memory; None: unknown, so not checked
+    host_free: int | None = None  # bytes of host memory, likewise
+    rates: Callable[[], Machine | None] = lambda: None  # asked where layers stream, for it can take a while
 
     @cached_property
     def plan(self) -> memory.MemoryPlan:
@@ -49,11 +56,15 @@ class Request:
         asked = None if self.gpu_memory_gib is None else int(self.gpu_memory_gib * GIB)
         return min((limit for limit in (asked, self.free) if limit is not None), default=None)
 
-    def placement(self, budget: int) -> Placement:
-        return place(self.layers, budget, min(budget, self.slots or 1))
+    @cached_property
+    def machine(self) -> Machine | None:
+        return self.rates()
 
-    def fits(self, budget: int) -> bool:
-        return self.limit is None or device_bytes(self, self.placement(budget)) <= self.limit
+    def placement(self, budget: int, slots: int = 1) -> Placement:
+        return place(self.layers, budget, min(budget, self.slots or slots))
+
+    def fits(self, placement: Placement) -> bool:
+        return self.limit is None or device_bytes(self, placement) <= self.limit
 
 
 def decide(request: Request) -> Decision:
@@ -63,7 +74,8 @@ def decide(request: Request) -> Decision:
     """
     _check(request)
     mode, budget = request.offload, request.gpu_layer_budget
-    if mode == "none" or (mode == "auto" and budget is None and request.fits(request.layers)):
+    everything = request.placement(request.layers)
+    if mode == "none" or (mode == "auto" and budget is None and request.fits(everything)):
         return _decision(request, "none", request.layers)
     budget = budget or _largest(request)
     if budget >= request.layers:
@@ -84,10 +96,49 @@ def device_bytes(request: Request, placement: Placement) -> int:
 
 
 def _decision(request: Request, mode: str, budget: int, *notes: str) -> Decision:
-    placement = request.placement(budget)
-    if request.slots and placement.streamed and placement.slots < request.slots:
+    if budget >= request.layers:
+        placement = request.placement(budget)
+        return Decision(mode, placement, device_bytes(request, placement), request.tokens, notes=notes)
+    placement, speed = _best_slots(request, mode, budget)
+    if request.slots and placement.slots < request.slots:
         notes += (f"{request.slots} slots are one too many for 3 streamed layers: one is taken",)
-    return Decision(mode, placement, device_bytes(request, placement), notes)
+    host_layers = _host_layers(request, placement)
+    if len(host_layers) < request.layers:
+        notes += ("host memory holds the streamed layers only: another budget needs loading anew",)
+    needed = device_bytes(request, placement)
+    return Decision(mode, placement, needed, request.tokens, host_layers, speed, notes)
+
+
+def _best_slots(request: Request, mode: str, budget: int) -> tuple[Placement, float | None]:
+    """The placement with the number of slots that the simulator finds faster, and its tokens a second."""
+    placements = [request.placement(budget)]
+    if mode == "prefetch" and request.slots is None and request.machine and budget > 1:
+        placements.append(request.placement(budget, slots=2))
+    placements = placements[:1] + [other for other in placements[1:] if request.fits(other)]
+    if request.machine is None:
+        return placements[0], None
+    speeds = [
+        decode(request.config, request.dtype_bytes, mode, each, request.machine).tokens_per_s
+        for each in placements
+    ]
+    best = max(range(len(speeds)), key=speeds.__getitem__)  # of equals the first: one slot
+    return placements[best], speeds[best]
+
+
+def _host_layers(request: Request, placement: Placement) -> tuple[int, ...]:
+    """Layers with a host copy: all, so that the budget can be changed, else what streams; or RunError."""
+    plan, every = request.plan, tuple(range(request.layers))
+    table = plan.embedding if plan.head else 0
+
+    def needed(layers: tuple[int, ...]) -> int:
+        return table + sum(plan.attention_blocks[index] + plan.mlp_blocks[index] for index in layers)
+
+    if request.host_free is None or needed(every) <= request.host_free:
+        return every
+    remedy = "choose a smaller model or dtype, or a larger budget"
+    what = "the host copy of the streamed layers"
+    memory.check_fits(needed(placement.streamed), request.host_free, what, remedy)
+    return placement.streamed
 
 
 def _check(request: Request) -> None:
@@ -109,7 +160,8 @@ def _check(request: Request) -> None:
 def _largest(request: Request) -> int:
     """The most layers that fit; RunError when not one does, with what is in the way."""
     least = request.slots or 1
-    fitting = [budget for budget in range(least, request.layers + 1) if request.fits(budget)]
+    budgets = range(least, request.layers + 1)
+    fitting = [budget for budget in budgets if request.fits(request.placement(budget))]
     if fitting:
         return max(fitting)
     plan, needed = request.plan, device_bytes(request, request.placement(least))

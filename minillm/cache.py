@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from minillm.config import ModelConfig
+from minillm.device import has_flash
 
 Storage = tuple[torch.Tensor, torch.Tensor]  # keys and values, each [layers, B, K, capacity, D]
 
@@ -103,7 +104,8 @@ class KVCache:
         begin, end = min(lengths) + tokens.start, max(lengths) + tokens.stop
         uniform = begin + own.shape[1] == end
         mask = None
-        if not uniform or (own.shape[1] > 1 and begin > 0):
+        flash = has_flash(device, self.keys.dtype, self.keys.shape[4])  # it needs no mask for sequences alike
+        if not uniform or (own.shape[1] > 1 and begin > 0 and not flash):
             mask = (torch.arange(end, device=device) <= own[..., None])[:, None]
         rows = torch.arange(self.batch, device=device)[:, None]
         return Pass(own, rows, begin, end, uniform, mask, tokens)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 
@@ -27,6 +28,18 @@ def pick(name: str) -> torch.device:
     if device.type == "cuda" and device.index is None:
         return torch.device("cuda", 0)
     return device
+
+
+@cache
+def has_flash(device: torch.device, dtype: torch.dtype, head_dim: int = 128) -> bool:
+    """Whether PyTorch's FlashAttention-2 kernel runs: 16 bits, compute capability 8.0 or newer, usual heads."""
+    usual = head_dim % 8 == 0 and head_dim <= 256
+    return (
+        device.type == "cuda"
+        and dtype.itemsize == 2
+        and usual
+        and torch.cuda.get_device_capability(device) >= (8, 0)
+    )
 
 
 @contextmanager

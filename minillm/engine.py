@@ -15,6 +15,7 @@ from minillm import memory
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
 from minillm.model import Qwen3
+from minillm.schedule import HEAD, Block, Compute
 from minillm.sequence import Sequence
 
 MAX_GROUP = 32  # requests decoded together
@@ -26,6 +27,7 @@ class Engine:
 
     def __init__(self, model: Qwen3, dtype: torch.dtype, accelerator: Accelerator):
         self.model, self.dtype, self.accelerator = model, dtype, accelerator
+        self.head_step = Compute(Block(model.config.num_hidden_layers, HEAD))
         self._warned = False
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
@@ -91,11 +93,12 @@ class Engine:
 
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""
-        logits = self.model.head(hidden[:, -1])  # [B, vocab]
-        best, token_ids = logits.max(-1)
-        if not logits.is_cpu:
-            # In one transfer: float32 holds every token id exactly.
-            best, token_ids = torch.stack((best.float(), token_ids.float())).cpu()
+        with self.accelerator.during(self.head_step):
+            logits = self.model.head(hidden[:, -1])  # [B, vocab]
+            best, token_ids = logits.max(-1)
+            if not logits.is_cpu:
+                # In one transfer: float32 holds every token id exactly.
+                best, token_ids = torch.stack((best.float(), token_ids.float())).cpu()
         self._check(best.tolist())
         for row, (sequence, token_id) in enumerate(zip(sequences, token_ids.tolist(), strict=True)):
             greedy = sequence.sampler.is_plain_greedy

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from minillm import device as devices
 from minillm import memory
-from minillm.accelerators.cpu import Cpu
 from minillm.accelerators.pick import pick as pick_accelerator
-from minillm.arena import HostArena
-from minillm.budget import PLANNED_TOKENS, Decision, Request, decide
+from minillm.budget import PLANNED_TOKENS, Decision
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
-from minillm.model import Qwen3
 from minillm.model_source import find_model
-from minillm.options import check_options
+from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
 from minillm.prompts import read_prompts
+from minillm.recorder import Recorder
 from minillm.report import report
+from minillm.residency import Residency
 from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
 from minillm.tokenizer import Tokenizer
-from minillm.weights import Fill, build, build_offloaded
 
 
 class LLM:
@@ -73,39 +71,51 @@ class LLM:
         self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         self._accelerator = pick_accelerator(self.device, link_gb_s=link_gb_s, **asked)
+        planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
+        self.residency = Residency(self.name, self.config, self.dtype, self._accelerator, planned)
         try:
-            self.decision = self._decide(max_model_len, slots=slots, **asked)
-            self.model, self._arena = self._build(fill)
+            self.model = self.residency.load(fill, slots=slots, **asked)
         except BaseException:
-            self._accelerator.close()
+            self.residency.close()
             raise
+        self._peak: int | None = None  # of the latest run
         self._engine = Engine(self.model, self.dtype, self._accelerator)
 
-    def _decide(self, max_model_len: int | None, **asked) -> Decision:
-        """Where the layers will lie; says on stderr what cannot help."""
-        free = self._accelerator.free_bytes()
-        if isinstance(self._accelerator, Cpu):
-            asked["offload"] = "none"  # there is nowhere to offload to
-        tokens = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
-        request = Request(
-            config=self.config, dtype_bytes=self.dtype.itemsize, tokens=tokens, free=free, **asked
-        )
-        decision = decide(request)
-        for note in decision.notes:
-            print(f"note: {note}", file=sys.stderr)
-        where, what = self._accelerator.device, "choose a smaller model or dtype"
-        weights = request.plan.weights
-        if decision.mode == "none":
-            memory.check_fits(weights, free, f"{self.name} on {where}", what)
-        else:
-            memory.check_fits(weights, memory.available_bytes(), f"the host copy of {self.name}", what)
-        return decision
+    def place(
+        self,
+        gpu_layer_budget: int | None = None,
+        slots: int | None = None,
+        offload: str = "auto",
+        gpu_memory_gib: float | None = None,
+    ) -> None:
+        """Move layers between host and device without loading anything anew; keywords as of `LLM`.
 
-    def _build(self, fill: Fill) -> tuple[Qwen3, HostArena | None]:
-        with devices.explained_memory_errors(self._accelerator):
-            if self.decision.mode == "none":
-                return build(self.config, self.dtype, self.device, fill), None
-            return build_offloaded(self.config, self.dtype, self.decision, self._accelerator, fill)
+        Only for an LLM that keeps a host copy of every layer, which one does that was made with offloading.
+        Raises as `LLM` does, and then everything stays where it is.
+        """
+        self._check_open()
+        asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
+        check_placement(asked | {"slots": slots})
+        self.residency.move(slots=slots, **asked)
+
+    @property
+    def decision(self) -> Decision:
+        """Where the layers lie, and what memory and speed that was predicted to take and give."""
+        return self.residency.decision
+
+    @contextmanager
+    def recording(self) -> Iterator[Recorder]:
+        """Record when each step of the passes inside the context began and ended: `recorder.timeline`.
+
+        Of an LLM with offloading; others record only the head. It costs some speed.
+        """
+        self._check_open()
+        self.residency.restart()
+        self._accelerator.recorder = recorder = Recorder(self._accelerator)
+        try:
+            yield recorder
+        finally:
+            self._accelerator.recorder = None
 
     # ---- generating ----
 
@@ -166,7 +176,7 @@ class LLM:
         ]
 
     def _outputs(self, sequences: list[Sequence]) -> list[RequestOutput]:
-        peak = self._accelerator.peak_bytes()
+        self._peak = peak = self._accelerator.peak_bytes()
         return [sequence.output(peak) for sequence in sequences]
 
     # ---- everything else ----
@@ -201,18 +211,20 @@ class LLM:
     def report(self) -> str:
         """What lies where, as text."""
         self._check_open()
-        pinned = self._arena.pinned_bytes if self._arena is not None else 0
         return report(
-            self.config, self.dtype.itemsize, self.max_model_len, str(self.device), self.decision, pinned
+            self.config,
+            self.dtype.itemsize,
+            self.max_model_len,
+            self.decision,
+            device=str(self.device),
+            arena=self.residency.arena,
+            peak=self._peak,
         )
 
     def close(self) -> None:
         """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless."""
         self.model = self._engine = None
-        self._accelerator.close()  # waits for copies that are under way: they read the arena
-        if self._arena is not None:
-            self._arena.close()
-            self._arena = None
+        self.residency.close()
 
     def __enter__(self) -> LLM:
         return self

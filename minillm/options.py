@@ -15,17 +15,25 @@ NOT_BUILT = ("quantize",)
 def check_options(options: dict[str, Any]) -> None:
     """Raise InputError for a value outside its range or a feature that this version does not have."""
     _one_of("dtype", options["dtype"], ("auto", *DTYPES))
-    _one_of("offload", options["offload"], OFFLOAD_MODES)
     for name in NOT_BUILT:
         if options[name] is not None:
             raise InputError(f"{name} is {options[name]!r}: this version keeps weights as they are stored")
-    for name, most in (("max_model_len", math.inf), ("gpu_layer_budget", math.inf), ("slots", 2)):
+    if options["max_model_len"] is not None:
+        checks.whole("max_model_len", options["max_model_len"], 1, math.inf)
+    if options["link_gb_s"] is not None:
+        checks.number("link_gb_s", options["link_gb_s"], 0, above=True)
+    checks.whole("seed", options["seed"], 0, MAX_SEED)
+    check_placement(options)
+
+
+def check_placement(options: dict[str, Any]) -> None:
+    """The same for those that say where layers lie."""
+    _one_of("offload", options["offload"], OFFLOAD_MODES)
+    for name, most in (("gpu_layer_budget", math.inf), ("slots", 2)):
         if options[name] is not None:
             checks.whole(name, options[name], 1, most)
-    for name in ("gpu_memory_gib", "link_gb_s"):
-        if options[name] is not None:
-            checks.number(name, options[name], 0, above=True)
-    checks.whole("seed", options["seed"], 0, MAX_SEED)
+    if options["gpu_memory_gib"] is not None:
+        checks.number("gpu_memory_gib", options["gpu_memory_gib"], 0, above=True)
 
 
 def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:

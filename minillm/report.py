@@ -1,27 +1,43 @@
 """Where a loaded model lies and how much memory that takes, as text."""
 
 from minillm import memory
+from minillm.arena import HostArena
 from minillm.budget import Decision
 from minillm.config import ModelConfig
 from minillm.schedule import Placement
-from minillm.units import gib
+from minillm.units import gib, short
 
 
 def report(
-    config: ModelConfig, dtype_bytes: int, max_model_len: int, device: str, decision: Decision, pinned: int
+    config: ModelConfig,
+    dtype_bytes: int,
+    max_model_len: int,
+    decision: Decision,
+    *,
+    device: str,
+    arena: HostArena | None,
+    peak: int | None,
 ) -> str:
-    """One line a fact; sizes are exact except the workspace. `pinned`: locked bytes of host memory."""
+    """One line a fact; sizes are exact except the workspace. `peak`: bytes, measured in the latest run."""
     plan = memory.plan(config, dtype_bytes, max_model_len)
-    streams = decision.mode != "none"
-    lines = (
-        *_layers(plan, device, decision, pinned),
-        f"{'head and norm' if streams and plan.head else 'embedding, head and norm'} on {device}: "
-        + gib(plan.weights - plan.layers - (plan.embedding if streams and plan.head else 0)),
+    lines = [
+        *_layers(plan, device, decision, arena),
+        _outside_the_layers(plan, device, streams=decision.mode != "none"),
         f"KV cache: {gib(plan.kv_per_token)} a token, {gib(plan.kv)} for a context of {max_model_len}",
         f"workspace of the longest prefill: about {gib(plan.workspace)}",
-        f"predicted peak on {device}: {gib(decision.device_bytes)}",
-    )
+        f"peak on {device}: {gib(decision.device_bytes)} predicted for {decision.tokens} tokens"
+        + ("" if peak is None else f", {gib(peak)} in the latest run"),
+    ]
+    if decision.tokens_per_s is not None:
+        lines.append(f"speed: {short(decision.tokens_per_s)} tokens a second predicted")
     return "\n".join(lines)
+
+
+def _outside_the_layers(plan: memory.MemoryPlan, device: str, streams: bool) -> str:
+    outside = plan.weights - plan.layers
+    if streams and plan.head:
+        return f"head and norm on {device}: {gib(outside - plan.embedding)}"
+    return f"embedding, head and norm on {device}: {gib(outside)}"
 
 
 def describe(decision: Decision) -> str:
@@ -38,7 +54,7 @@ def _slots(placement: Placement) -> str:
     return "1 slot" if placement.slots == 1 else f"{placement.slots} slots"
 
 
-def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, pinned: int) -> list[str]:
+def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, arena: HostArena | None) -> list[str]:
     sizes = [a + m for a, m in zip(plan.attention_blocks, plan.mlp_blocks, strict=True)]
     placement = decision.placement
     resident = sum(sizes[index] for index in placement.resident)
@@ -48,6 +64,13 @@ def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, pinned: in
         lines += [
             f"{len(streamed)} layers streamed ({decision.mode}): {gib(sum(streamed))} copied for each token",
             f"{_slots(placement)} of a layer on {device}: {gib(placement.slots * max(streamed))}",
-            f"host memory: {gib(plan.layers + (plan.embedding if plan.head else 0))}, locked {gib(pinned)}",
+            _host(plan, decision, arena),
         ]
     return lines
+
+
+def _host(plan: memory.MemoryPlan, decision: Decision, arena: HostArena | None) -> str:
+    kept = "every layer" if len(decision.host_layers) == decision.placement.layers else "the streamed layers"
+    what = f"{kept} and the embedding" if plan.head else kept
+    asked, locked = (arena.size, arena.pinned_bytes) if arena else (0, 0)
+    return f"host memory, of {what}: {gib(asked)}, " + (f"{gib(locked)} locked" if locked else "not locked")

@@ -20,6 +20,9 @@ class Block:
     layer: int
     part: str
 
+    def __str__(self) -> str:
+        return self.part if self.part == HEAD else f"{self.part} {self.layer}"
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -28,6 +31,9 @@ class Copy:
     block: Block
     slot: int
 
+    def __str__(self) -> str:
+        return f"copy {self.block} to slot {self.slot}"
+
 
 @dataclass(frozen=True)
 class Compute:
@@ -35,6 +41,9 @@ class Compute:
 
     block: Block
     slot: int | None = None
+
+    def __str__(self) -> str:
+        return f"compute {self.block}"
 
 
 Step = Copy | Compute

@@ -39,23 +39,32 @@ def build_offloaded(
     """A model whose layers lie in one host arena, locked if the device wants it, behind an offloading store.
 
     Norm and head lie on the device, the embedding too where it serves as the head; else it is looked up in
-    host memory. If anything fails the arena is unlocked again.
+    host memory. Layers that the decision denies a host copy are filled on the device. If anything fails the
+    arena is unlocked again.
     """
     with torch.device("meta"):
         model = Qwen3(config)
-    tied = config.tie_word_embeddings
     sizes = [flat.layout_of(layer, dtype).num_bytes for layer in model.model.layers]
+    tied = config.tie_word_embeddings
     table = 0 if tied else config.vocab_size * config.hidden_size * dtype.itemsize
-    arena = HostArena(sum(sizes) + table + ALIGNMENT)
+    arena = HostArena(sum(sizes[index] for index in decision.host_layers) + table + ALIGNMENT)
+    settled = set(range(len(sizes))) - set(decision.host_layers)
+    places = iter(accelerator.empty if index in settled else arena.take for index in range(len(sizes)))
     try:
-        embed = accelerator.empty if tied else arena.take
-        _place(model, dtype, layers=arena.take, embed=embed, rest=accelerator.empty)
+        if accelerator.pins:  # first, so that a system that refuses does so before anything is read
+            arena.touch()
+            arena.pin()
+        allocate(
+            model,
+            dtype,
+            layers=lambda num_bytes: next(places)(num_bytes),
+            embed=accelerator.empty if tied else arena.take,
+            rest=accelerator.empty,
+        )
         model.rope = Rope(config.rope, config.head_dim, accelerator.device)
         with torch.inference_mode():
             fill(model.named_parameters())
-            if accelerator.pins:
-                arena.pin()
-            model.model.layers = make_store(model.model.layers, decision, accelerator, dtype)
+            model.model.layers = make_store(model.model.layers, decision, accelerator, dtype, settled)
     except BaseException:
         arena.close()
         raise
@@ -69,12 +78,12 @@ def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) ->
     def take(num_bytes: int) -> torch.Tensor:
         return flat.aligned_buffer(num_bytes, device)
 
-    _place(model, dtype, layers=take, embed=take, rest=take)
+    allocate(model, dtype, layers=take, embed=take, rest=take)
     shorten_lookups(model)
     model.rope = Rope(model.config.rope, model.config.head_dim, device)
 
 
-def _place(model: Qwen3, dtype: torch.dtype, layers: Take, embed: Take, rest: Take) -> None:
+def allocate(model: Qwen3, dtype: torch.dtype, layers: Take, embed: Take, rest: Take) -> None:
     """Memory for every parameter from the source that its kind is given."""
     for layer in model.model.layers:
         layout = flat.layout_of(layer, dtype)

@@ -5,7 +5,10 @@ from typing import Any, Protocol
 
 import torch
 
+from minillm.schedule import Step
+
 Event = Any  # whatever an accelerator's `copied` and `computed` return
+Moment = Any  # whatever its `moment` returns
 
 
 class Accelerator(Protocol):
@@ -18,6 +21,7 @@ class Accelerator(Protocol):
 
     device: torch.device
     pins: bool  # whether copies want host memory that is locked in place
+    recorder: Any  # a `Recorder` while somebody wants a timeline, else None
 
     # ---- memory ----
 
@@ -58,6 +62,17 @@ class Accelerator(Protocol):
 
     def synchronize(self) -> None:
         """Wait until both queues are empty."""
+
+    # ---- looking on ----
+
+    def during(self, step: Step) -> AbstractContextManager:
+        """Open while a step's work is asked for: names it for profilers, and records it for a `recorder`."""
+
+    def moment(self, copying: bool) -> Moment:
+        """A point in one of the queues, the copies' or the computing's, that will know when it was passed."""
+
+    def seconds(self, earlier: Moment, later: Moment) -> float:
+        """Seconds between two moments, which both have to be over."""
 
     def close(self) -> None:
         """Wait, then give back what the accelerator itself holds. Closing twice is harmless."""

@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from minillm import flat, memory
+from minillm.schedule import Step
 
 
 class Cpu:
@@ -12,6 +13,7 @@ class Cpu:
 
     device = torch.device("cpu")
     pins = False
+    recorder = None
 
     def empty(self, num_bytes: int) -> torch.Tensor:
         return flat.aligned_buffer(num_bytes, self.device)
@@ -27,6 +29,9 @@ class Cpu:
 
     def reset_peak(self) -> None:
         pass
+
+    def during(self, step: Step) -> AbstractContextManager:
+        return nullcontext()
 
     def close(self) -> None:
         pass

@@ -6,6 +6,20 @@ import torch
 
 from minillm import flat
 from minillm.device import explained_memory_errors
+from minillm.schedule import Step
+
+
+class Range:
+    """An NVTX range: profilers show what was asked for under this name."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __enter__(self) -> None:
+        torch.cuda.nvtx.range_push(self.name)
+
+    def __exit__(self, *exc_info: object) -> None:
+        torch.cuda.nvtx.range_pop()
 
 
 class Cuda:
@@ -13,8 +27,12 @@ class Cuda:
 
     pins = True
 
+    recorder = None
+
     def __init__(self, device: torch.device):
         self.device = device
+        # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         self.stream = torch.cuda.Stream(device)
 
     # ---- memory: PyTorch's allocator counts all of it ----
@@ -65,6 +83,19 @@ class Cuda:
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)
+
+    # ---- looking on ----
+
+    def during(self, step: Step) -> AbstractContextManager:
+        return self.recorder.step(step) if self.recorder else Range(str(step))
+
+    def moment(self, copying: bool) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self.stream if copying else torch.cuda.current_stream(self.device))
+        return event
+
+    def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
+        return earlier.elapsed_time(later) / 1e3
 
     def close(self) -> None:
         self.synchronize()

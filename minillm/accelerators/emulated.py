@@ -6,14 +6,15 @@ happen on the other thread, and really at the same time.
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
 from minillm import flat, memory
 from minillm.errors import RunError
+from minillm.schedule import Step
 from minillm.units import GB, MIB, gib
 
 PIECE = MIB  # bytes that are copied between two looks at the clock
@@ -30,10 +31,14 @@ class Emulated:
 
     device = torch.device("cpu")
     pins = False
+    recorder = None
 
     def __init__(self, capacity: int | None = None, link_gb_s: float | None = None):
         self.capacity, self.link_gb_s = capacity, link_gb_s
         self.used = self.peak = 0
+        self._kept: defaultdict[int, list] = defaultdict(
+            list
+        )  # as a GPU's allocator does: finding pages is slow
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
         self._closed = False
@@ -45,6 +50,8 @@ class Emulated:
 
     def empty(self, num_bytes: int) -> torch.Tensor:
         self._take(num_bytes)
+        if self._kept[num_bytes]:
+            return self._kept[num_bytes].pop()
         return flat.aligned_buffer(num_bytes, self.device).fill_(POISON)
 
     def _take(self, num_bytes: int) -> None:
@@ -59,6 +66,7 @@ class Emulated:
 
     def give_back(self, buffer: torch.Tensor) -> None:
         self.used -= len(buffer)
+        self._kept[len(buffer)].append(buffer)
 
     @contextmanager
     def holding(self, num_bytes: int) -> Iterator[None]:
@@ -105,11 +113,28 @@ class Emulated:
     def synchronize(self) -> None:
         self.compute_after(self.copied())
 
+    # ---- looking on ----
+
+    def during(self, step: Step) -> AbstractContextManager:
+        return self.recorder.step(step) if self.recorder else nullcontext()
+
+    def moment(self, copying: bool) -> list[float]:
+        passed: list[float] = []
+        if copying:
+            self._queue(lambda: passed.append(time.perf_counter()))
+        else:
+            passed.append(time.perf_counter())
+        return passed
+
+    def seconds(self, earlier: list[float], later: list[float]) -> float:
+        return later[0] - earlier[0]
+
     def close(self) -> None:
         with self._state:
             self._closed = True
             self._state.notify_all()
         self._thread.join()
+        self._kept.clear()
 
     def _queue(self, job: Callable[[], None]) -> None:
         with self._state:

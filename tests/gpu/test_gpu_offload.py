@@ -50,7 +50,7 @@ def test_host_memory_is_locked_at_its_exact_size_and_unlocked_again():
     for _ in range(2):  # a block that stays registered makes the next registration fail
         with LLM("tiny", device="cuda", gpu_layer_budget=2) as llm:
             blocks = sum(layer.buffer.numel() for layer in llm.model.model.layers)
-            assert blocks <= llm._arena.pinned_bytes <= 1.02 * blocks
+            assert blocks <= llm.residency.arena.pinned_bytes <= 1.02 * blocks
             assert all(host.is_pinned() for host in llm.model.model.layers.host)
         torch.ones(1 << 20).pin_memory()
 
