@@ -12,6 +12,7 @@ import torch
 import transformers
 
 from minillm import ceilings, hardware
+from minillm.units import GIB
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -61,6 +62,14 @@ def command() -> str:
     start = ["python", "-m", module.name] if module else ["python", Path(sys.argv[0]).name]
     line = shlex.join(start + sys.argv[1:]).replace(f"{ROOT}/", "")
     return line.replace(os.environ["OUT"], "$OUT") if os.environ.get("OUT") else line
+
+
+GROW_HELP = "touch so much main memory first: some virtual machines show theirs only once it is used"
+
+
+def grow_host_memory(gib: float) -> None:
+    """Use `gib` of main memory and let it go; a process that asks for more than there is gets killed."""
+    torch.ones(int(gib * GIB), dtype=torch.uint8)
 
 
 def _output(*words: str) -> str | None:

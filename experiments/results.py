@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments import machine
@@ -106,13 +106,18 @@ def all_met(checks: list[dict]) -> bool:
 
 def table(checks: list[dict]) -> str:
     """The checks as aligned text: name, value, goal, met."""
-    rows = [("check", "value", "goal", "met")]
+    rows: list[Sequence[str]] = [("check", "value", "goal", "met")]
     for c in checks:
         bound = (
             "" if c["goal"] is None else f"{'>=' if c['better'] == 'higher' else '<='} {_short(c['goal'])}"
         )
         rows.append((c["name"], _short(c["value"]), bound, {True: "yes", False: "NO", None: ""}[c["met"]]))
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return aligned(rows)
+
+
+def aligned(rows: list[Sequence[str]]) -> str:
+    """Cells as text, each column as wide as its widest cell."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)
 

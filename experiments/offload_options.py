@@ -1,0 +1,109 @@
+"""What the experiments of layer offloading are asked: model, device, the cap on its memory, where results go.
+
+On a GPU they run Qwen3-8B's geometry with random weights; without one the shipped `tiny` on the emulated
+device, whose slow link makes the same things happen in seconds. Goals are about a GPU only.
+"""
+
+import argparse
+import sys
+from dataclasses import asdict
+
+import torch
+
+from experiments.prompt_files import read_lines
+from experiments.results import FOLDER, Results
+from minillm import ModelConfig, block_times
+from minillm.accelerators.pick import pick
+from minillm.block_times import BlockTimes
+from minillm.model_source import find_model
+from minillm.units import GIB
+
+CAP_GIB = 7.2  # what a card of 8 GB leaves
+DEFAULTS = {
+    "cuda": {"model": "random:Qwen3-8B", "dtype": "auto", "link_gb_s": None, "cap_gib": CAP_GIB},
+    "cpu": {"model": "tiny", "dtype": "float32", "link_gb_s": 0.5, "cap_gib": None},
+}
+
+# ---- options ----
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """A command line with the options that all have; `complete` fills in what depends on the device."""
+    made = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=description)
+    made.add_argument("--device", choices=DEFAULTS, help="cpu: emulated; default: cuda if there is one")
+    made.add_argument("--model", help="default: random:Qwen3-8B, on the emulated device tiny")
+    made.add_argument("--dtype", help="default: as stored, on the emulated device float32")
+    made.add_argument("--link-gb-s", type=float, help="speed of the emulated link, GB/s; default: 0.5")
+    made.add_argument("--cap-gib", type=float, help=f"GPU memory that may be used, GiB; default: {CAP_GIB}")
+    made.add_argument("--no-goals", action="store_true", help="report figures, judge none")
+    made.add_argument("--machine", help="name in the file name; default: the GPU's, or cpu and its cores")
+    made.add_argument("--out", default=FOLDER, help="folder of the result; default: data/results")
+    made.add_argument("--resume", help="folder with an earlier part or a .partial.json; default: --out")
+    return made
+
+
+def complete(options: argparse.Namespace, defaults: dict[str, dict]) -> argparse.Namespace:
+    """Fill in what was not given, from defaults by device: those that all have, and a command's own."""
+    options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    for name, value in (DEFAULTS[options.device] | defaults[options.device]).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    options.judged = options.device == "cuda" and not options.no_goals
+    return options
+
+
+def settings(options: argparse.Namespace, *names: str) -> dict:
+    """What rows depend on: the shared options and those that are named."""
+    return {name: getattr(options, name) for name in ("device", *DEFAULTS["cpu"], *names)}
+
+
+def config_of(options: argparse.Namespace) -> tuple[ModelConfig, torch.dtype]:
+    """Geometry and dtype, without loading."""
+    config = find_model(options.model, config_only=True).config
+    return config, getattr(torch, config.dtype if options.dtype == "auto" else options.dtype)
+
+
+def joined_prompt(config: ModelConfig, tokens: int) -> list[int]:
+    """The first token ids of all shared prompts in a row, over and over; smaller vocabularies wrap them."""
+    ids = [each for line in read_lines("prompts.jsonl") for each in line["token_ids"]]
+    return [each % config.vocab_size for each in (ids * (tokens // len(ids) + 1))[:tokens]]
+
+
+def progress(line: str) -> None:
+    """To stderr, at once: on a far machine it is all that shows that something happens."""
+    print(line, file=sys.stderr, flush=True)
+
+
+# ---- the device ----
+
+
+def blocks(results: Results, options: argparse.Namespace) -> BlockTimes:
+    """Block costs of this very command, as a row: a continued one may have met another link."""
+    number = len(results.content["earlier_runs"])
+    key = f"blocks/{number}" if number else "blocks"
+    row = results.row(key, lambda: blocks_row(options))
+    progress(f"{key}: link {row['link_gb_s']:.1f} GB/s")
+    return BlockTimes(**{name: row[name] for name in BlockTimes.__dataclass_fields__})
+
+
+def limit_memory(device: str, gib: float | None) -> None:
+    """Let PyTorch take at most `gib` of the GPU (None: all of it); its fraction is of the card's total."""
+    if device == "cuda":
+        torch.cuda.empty_cache()
+        total = torch.cuda.get_device_properties(0).total_memory
+        torch.cuda.set_per_process_memory_fraction(min(1.0, gib * GIB / total) if gib else 1.0)
+
+
+def blocks_row(options: argparse.Namespace) -> dict:
+    """Block costs of decoding, as a row."""
+    return asdict(measure_blocks(options))
+
+
+def measure_blocks(options: argparse.Namespace, tokens: int = 1) -> BlockTimes:
+    """What copies and blocks cost here, before anything is loaded; on a device of its own."""
+    where = {"offload": "prefetch", "gpu_layer_budget": 1, "gpu_memory_gib": None}
+    accelerator = pick(torch.device(options.device), **where, link_gb_s=options.link_gb_s)
+    try:
+        return block_times.measure(*config_of(options), accelerator, tokens=tokens)
+    finally:
+        accelerator.close()
