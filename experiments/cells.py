@@ -7,6 +7,7 @@ behind a widget once, with the values that the widget would start with (experime
 """
 
 import json
+import linecache
 import os
 import sys
 import warnings
@@ -41,8 +42,10 @@ def run(notebook: Path) -> dict:
     try:
         for number, cell in enumerate(cells):
             if cell["cell_type"] == "code":
-                code = compile("".join(cell["source"]), f"{notebook.name}, cell {number}", "exec")
-                exec(code, names)
+                source, name = "".join(cell["source"]), f"{notebook.name}, cell {number}"
+                # As IPython does, so that `inspect` finds what a cell defines.
+                linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+                exec(compile(source, name, "exec"), names)
     finally:
         os.chdir(before)
         sys.path[:] = path

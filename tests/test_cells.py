@@ -1,5 +1,6 @@
 """Notebooks as plain scripts: cells in order, in their folder, with or without widgets."""
 
+import inspect
 import json
 import sys
 
@@ -29,6 +30,11 @@ def test_what_lies_beside_the_notebook_can_be_imported(tmp_path):
     )
     assert names["answer"] == 42
     assert sys.path == before
+
+
+def test_inspect_finds_what_a_cell_defines(tmp_path):
+    notebook = write(tmp_path / "a.ipynb", "x = 1", "import inspect", "def f(x):\n    return x")
+    assert inspect.getsource(cells.run(notebook)["f"]) == "def f(x):\n    return x"
 
 
 def test_a_failing_cell_is_named_and_later_ones_do_not_run(tmp_path):
