@@ -122,14 +122,18 @@ class Stopwatch(StoppingCriteria):
     first: float | None = None
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs) -> torch.Tensor:
+        if self.first is None and input_ids.is_cuda:
+            torch.cuda.synchronize()  # until then the token is only asked for
         self.first = self.first or time.perf_counter()
         return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
 
 
 @torch.inference_mode()
-def theirs(model: PreTrainedModel, prompt: list[int], tokens: int) -> tuple[list[int], float, float]:
-    """The same through `generate`."""
-    ids = torch.tensor([prompt])
+def theirs(
+    model: PreTrainedModel, prompt: list[int], tokens: int, device: str = "cpu"
+) -> tuple[list[int], float, float]:
+    """The same through `generate`; `device`: where the model computes."""
+    ids = torch.tensor([prompt], device=device)
     watch = Stopwatch()
     began = time.perf_counter()
     out = model.generate(

@@ -75,12 +75,12 @@ class Offloaded:
 
     def loaded(self) -> dict:
         """Bytes of host memory: what had to be locked, and what is; None where nothing locks."""
-        plan = memory.plan(self.config, self.dtype_bytes, 1)
-        asked = plan.layers + (plan.embedding if plan.head else 0)
+        plan, arena = memory.plan(self.config, self.dtype_bytes, 1), self.llm.residency.arena
+        blocks = (plan.attention_blocks[i] + plan.mlp_blocks[i] for i in self.llm.decision.host_layers)
         return {
             "load_s": self.load_s,
-            "asked_bytes": asked,
-            "locked_bytes": self.llm.residency.arena.pinned_bytes or None,
+            "asked_bytes": sum(blocks) + (plan.embedding if plan.head else 0) if arena else 0,
+            "locked_bytes": arena.pinned_bytes or None if arena else None,
             "report": self.llm.report(),
         }
 

@@ -9,12 +9,19 @@ from minillm.random_weights import fill_parameter
 
 
 def make(
-    name: str, dtype: torch.dtype = torch.bfloat16, device: str = "cpu", seed: int = 0
+    name: str,
+    dtype: torch.dtype = torch.bfloat16,
+    device: str = "cpu",
+    seed: int = 0,
+    made_on: torch.device | None = None,
 ) -> PreTrainedModel:
-    """The model of "random:Qwen3-8B" or "Qwen3-8B"; dense geometries only."""
+    """The model of "random:Qwen3-8B" or "Qwen3-8B"; dense geometries only.
+
+    A GPU as `made_on` makes the weights of a model in host memory sooner.
+    """
     model = _empty(hf_config(presets.load(name.removeprefix("random:"))), dtype, device)
     for key, parameter in model.named_parameters():
-        fill_parameter(key, parameter, seed)
+        fill_parameter(key, parameter, seed, made_on)
     return model
 
 
