@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count, pairwise
 from statistics import median
 
@@ -32,7 +32,7 @@ from minillm.units import GB
 from minillm.weights import allocate, shorten_lookups
 
 BEYOND_CACHES = 128 * 2**20  # bytes: what is read after so many others comes from memory
-LINK_BYTES = 64 * 2**20
+LINK_BYTES, LINK_S = 64 * 2**20, 0.01  # copies grow until one takes so many bytes or seconds
 LAYERS = 8  # that are timed together, so that what one costs is told from noise
 WARM, STEPS = 2, 8  # decode steps that are not counted, and that are
 
@@ -46,6 +46,10 @@ class BlockTimes:
     mlp_s: float  # 0 where no layer is dense
     head_s: float  # all of a pass that is in no block: embedding, head, the token on the host
     moe_s: float = 0.0  # 0 without layers of experts
+
+    def as_dict(self) -> dict[str, float]:
+        """For JSON."""
+        return asdict(self)
 
     def copy_s(self, num_bytes: int) -> float:
         return num_bytes / (self.link_gb_s * GB)
@@ -62,7 +66,7 @@ def measure(
     accelerator: Accelerator,
     tokens: int = 1,
     context: int = 128,
-    patience_s: float = 0.1,
+    patience_s: float = 0.05,
 ) -> BlockTimes:
     """Time a pass of `tokens` tokens (1: a decode step after `context`; more: a prefill) by kinds of block.
 
@@ -97,14 +101,18 @@ def kind_of(config: ModelConfig, index: int, part: str) -> str:
     return "moe" if part == "mlp" and config.is_moe_layer(index) else part
 
 
-def link_gb_s(accelerator: Accelerator, num_bytes: int = LINK_BYTES, repeats: int = 3) -> float:
-    """The accelerator's own copies, the best of some."""
-    arena, target = HostArena(num_bytes), accelerator.empty(num_bytes)
+def link_gb_s(accelerator: Accelerator, repeats: int = 3) -> float:
+    """The accelerator's own copies, the best of some, of blocks large enough for a clock to tell."""
+    arena, target = HostArena(LINK_BYTES), accelerator.empty(LINK_BYTES)
     try:
         arena.touch()
         if accelerator.pins:
             arena.pin()
-        return num_bytes / GB / min(_copy_s(accelerator, target, arena.memory) for _ in range(repeats))
+        size = LINK_BYTES // 1024
+        while _copy_s(accelerator, target[:size], arena.memory[:size]) < LINK_S and size < LINK_BYTES:
+            size *= 4
+        pair = target[:size], arena.memory[:size]
+        return size / GB / min(_copy_s(accelerator, *pair) for _ in range(repeats))
     finally:
         accelerator.give_back(target)
         arena.close()

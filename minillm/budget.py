@@ -39,6 +39,7 @@ class Request:
     slots: int | None = None
     gpu_memory_gib: float | None = None
     free: int | None = None  # bytes of device memory; None: unknown, so not checked
+    total: int | None = None  # bytes that the device has, likewise
     host_free: int | None = None  # bytes of host memory, likewise
     rates: Callable[[], Machine | None] = lambda: None  # asked where layers stream, for it can take a while
 
@@ -145,6 +146,11 @@ def _check(request: Request) -> None:
     budget, slots, mode = request.gpu_layer_budget, request.slots, request.offload
     if budget is not None and request.gpu_memory_gib is not None:
         raise InputError("gpu_layer_budget and gpu_memory_gib say one thing in two ways: give one of them")
+    asked = request.gpu_memory_gib
+    if asked is not None and request.total is not None and int(asked * GIB) > request.total:
+        raise InputError(
+            f"gpu_memory_gib is {asked:g}, but the device has {gib(request.total)}: at most that"
+        )
     if budget is not None and budget < request.layers and mode == "none":
         raise InputError(
             f"gpu_layer_budget {budget} of {request.layers} layers, but offload is none: drop one"

@@ -32,7 +32,7 @@ def pick(name: str) -> torch.device:
 
 @cache
 def has_flash(device: torch.device, dtype: torch.dtype, head_dim: int = 128) -> bool:
-    """Whether PyTorch's FlashAttention-2 kernel runs: 16 bits, compute capability 8.0 or newer, usual heads."""
+    """Whether PyTorch's FlashAttention-2 runs there: 16 bits, compute capability 8.0 or more, usual heads."""
     usual = head_dim % 8 == 0 and head_dim <= 256
     return (
         device.type == "cuda"

@@ -91,6 +91,7 @@ class Residency:
             dtype_bytes=self.dtype.itemsize,
             tokens=self.tokens,
             free=None if free is None else free + held,
+            total=self.accelerator.total_bytes(),
             host_free=host_free,
             rates=self._rates,
             **asked,

@@ -37,6 +37,9 @@ class Accelerator(Protocol):
     def free_bytes(self) -> int | None:
         """Device memory that can still be taken; None where nothing can be asked."""
 
+    def total_bytes(self) -> int | None:
+        """Device memory that there is; None where it is not bounded."""
+
     def peak_bytes(self) -> int | None:
         """Most device memory in use since `reset_peak`; None where nothing counts it."""
 

@@ -24,6 +24,9 @@ class Cpu:
     def free_bytes(self) -> int | None:
         return memory.available_bytes()
 
+    def total_bytes(self) -> None:
+        return None
+
     def peak_bytes(self) -> None:
         return None
 

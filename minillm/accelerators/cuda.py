@@ -56,6 +56,9 @@ class Cuda:
         allowed = int(torch.cuda.get_per_process_memory_fraction(self.device) * total)
         return max(0, min(free + kept, allowed - allocated))
 
+    def total_bytes(self) -> int:
+        return torch.cuda.get_device_properties(self.device).total_memory
+
     def peak_bytes(self) -> int:
         return torch.cuda.max_memory_allocated(self.device)
 

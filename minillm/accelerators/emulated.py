@@ -79,6 +79,9 @@ class Emulated:
     def free_bytes(self) -> int | None:
         return memory.available_bytes() if self.capacity is None else self.capacity - self.used
 
+    def total_bytes(self) -> int | None:
+        return self.capacity
+
     def peak_bytes(self) -> int:
         return self.peak
 

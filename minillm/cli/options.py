@@ -38,6 +38,26 @@ def whole(text: str) -> int:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
 
 
+def positive(text: str) -> int:
+    """A whole number from 1."""
+    if (value := whole(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small: it must be at least 1")
+    return value
+
+
+def wholes(text: str) -> list[int]:
+    """`1,2` as a list of numbers from 1."""
+    return [positive(part) for part in text.split(",")]
+
+
+def modes(text: str) -> list[str]:
+    """`naive,prefetch` as a list."""
+    found = text.split(",")
+    if odd := [mode for mode in found if mode not in ("naive", "prefetch")]:
+        raise argparse.ArgumentTypeError(f"{odd[0]!r} is no way to stream: naive and prefetch are")
+    return found
+
+
 def number(text: str) -> float:
     """A number."""
     try:

@@ -4,7 +4,7 @@ import argparse
 from typing import NoReturn
 
 from minillm import __version__
-from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options
+from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options, modes, positive, wholes
 from minillm.errors import InputError
 from minillm.hardware import PUBLISHED
 from minillm.model_source import shipped_here
@@ -12,6 +12,7 @@ from minillm.model_source import shipped_here
 KINDS_OF_MODEL = ("a folder", "a hub id (owner/name)", *shipped_here())
 MODEL_HELP = f"{', '.join(KINDS_OF_MODEL)}, or random:NAME such as random:Qwen3-0.6B"
 PLACEMENT = ("offload", "gpu_layer_budget", "slots", "gpu_memory_gib")
+CEILINGS_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("device", "dtype", "link_gb_s"))
 PLAN_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("dtype", "max_model_len", *PLACEMENT))
 
 
@@ -48,13 +49,18 @@ def make_parser() -> Parser:
         help=f"predict placement, memory and speed on {', '.join(PUBLISHED)}, from published figures",
     )
     add_options(plan, "options", PLAN_OPTIONS)
+    _bench(_command(commands, "bench", "measure how fast a model runs here", MODEL_HELP))
+    _sweep(
+        _command(commands, "sweep", "measure a model under several layer budgets, loaded once", MODEL_HELP)
+    )
+    _ceilings(_command(commands, "ceilings", "measure this machine's memories and link", MODEL_HELP, "?"))
     return parser
 
 
-def _command(commands, name: str, what: str, model_help: str | None) -> Parser:
+def _command(commands, name: str, what: str, model_help: str | None, count: str | None = None) -> Parser:
     parser = commands.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
     if model_help:
-        parser.add_argument("model", metavar="MODEL", help=model_help)
+        parser.add_argument("model", metavar="MODEL", nargs=count, help=model_help)
     else:
         parser.add_argument("hub_id", metavar="HUB_ID", help="owner/name, for example Qwen/Qwen3-0.6B")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -83,3 +89,39 @@ def _chat(parser: Parser) -> None:
 def _model_and_sampling(parser: Parser) -> None:
     add_options(parser, "sampling", SAMPLING_OPTIONS)
     add_options(parser, "model and placement", LLM_OPTIONS)
+
+
+def _bench(parser: Parser) -> None:
+    parser.add_argument("--batch", type=positive, default=1, metavar="N", help="requests at once (default 1)")
+    _lengths(parser)
+    add_options(parser, "model and placement", LLM_OPTIONS)
+
+
+def _sweep(parser: Parser) -> None:
+    parser.add_argument(
+        "--budgets", type=wholes, metavar="N,N,...", help="layers on the GPU (default: nine from 1 to all)"
+    )
+    parser.add_argument(
+        "--modes",
+        type=modes,
+        default=["prefetch", "naive"],
+        metavar="MODE,...",
+        help="prefetch, naive or both (default both)",
+    )
+    _lengths(parser)
+    add_options(parser, "model and placement", LLM_OPTIONS)
+
+
+def _ceilings(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(parser, "blocks of a model", CEILINGS_OPTIONS)
+
+
+def _lengths(parser: Parser) -> None:
+    parser.add_argument(
+        "--prompt-tokens", type=positive, default=128, metavar="N", help="of each prompt (default 128)"
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=positive, default=64, metavar="N", help="of each answer (default 64)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")

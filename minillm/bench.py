@@ -1,0 +1,57 @@
+"""How fast an LLM is here: made-up prompts, a run to warm up, a run that counts."""
+
+from dataclasses import asdict, dataclass
+from statistics import mean
+
+from minillm import LLM, SamplingParams
+from minillm.errors import InputError
+
+WARM_UP = 3  # tokens
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One measured run; rates are tokens a second of decoding, as `Metrics` defines them."""
+
+    prompt_tokens: int
+    new_tokens: int
+    batch: int
+    ttft_s: float  # of the last request of the batch: prompts are read one after the other
+    tokens_per_s: float | None  # mean of the requests
+    batch_tokens_per_s: float | None  # their sum
+    peak_memory_bytes: int | None
+    predicted_tokens_per_s: float | None
+
+    def as_dict(self) -> dict[str, float | int | None]:
+        """For JSON."""
+        return asdict(self)
+
+
+def bench(llm: LLM, prompt_tokens: int = 128, new_tokens: int = 64, batch: int = 1) -> Bench:
+    """Measure `batch` requests at once, greedy, past the end token; InputError when they do not fit."""
+    if prompt_tokens + new_tokens - 1 > llm.max_model_len:
+        raise InputError(
+            f"{prompt_tokens} tokens of prompt and {new_tokens} new ones are more than the context of "
+            f"{llm.max_model_len}: shorten one of them"
+        )
+    prompts = [made_up_prompt(prompt_tokens, llm.config.vocab_size, number) for number in range(batch)]
+    llm.generate(prompts[0], SamplingParams(max_tokens=min(WARM_UP, new_tokens), ignore_eos=True))
+    runs = [
+        out.metrics for out in llm.generate(prompts, SamplingParams(max_tokens=new_tokens, ignore_eos=True))
+    ]
+    speeds = [run.decode_tokens_per_s for run in runs if run.decode_tokens_per_s is not None]
+    return Bench(
+        prompt_tokens=prompt_tokens,
+        new_tokens=new_tokens,
+        batch=batch,
+        ttft_s=max(run.ttft_s for run in runs),
+        tokens_per_s=mean(speeds) if speeds else None,
+        batch_tokens_per_s=sum(speeds) if speeds else None,
+        peak_memory_bytes=runs[0].peak_memory_bytes,
+        predicted_tokens_per_s=llm.decision.tokens_per_s,
+    )
+
+
+def made_up_prompt(tokens: int, vocab_size: int, number: int = 0) -> list[int]:
+    """Ids that hardly repeat, the same in every run."""
+    return [(7919 * (index + 1) + 104729 * number) % vocab_size for index in range(tokens)]

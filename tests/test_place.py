@@ -1,0 +1,158 @@
+"""Another placement of a loaded model: the same logits, no memory left behind, no way to lose the model."""
+
+import gc
+
+import pytest
+import torch
+
+from minillm import LLM, SamplingParams, memory
+from minillm.errors import InputError, RunError
+from minillm.units import GIB
+
+LAYERS, PROMPT = 5, list(range(40))
+PLACES = [
+    {"gpu_layer_budget": 3, "slots": 2},
+    {"gpu_layer_budget": 1, "offload": "naive"},
+    {"gpu_layer_budget": LAYERS},
+    {"gpu_layer_budget": 4, "slots": 1},
+    {"gpu_layer_budget": 2, "offload": "naive"},
+]
+
+
+@pytest.fixture
+def folder(make_checkpoint, request):
+    return make_checkpoint(num_hidden_layers=LAYERS, **getattr(request, "param", {}))[0]
+
+
+def bytes_of(llm) -> int:
+    return llm.model.model.layers.layouts[0].num_bytes
+
+
+@pytest.mark.parametrize("folder", [{}, {"tie_word_embeddings": True}], indirect=True)
+def test_every_placement_gives_the_same_logits_in_the_memory_of_a_fresh_one(folder):
+    with LLM(folder, device="cpu") as resident:
+        expected = resident.logits(PROMPT)
+    with LLM(folder, device="cpu", gpu_layer_budget=2) as llm:
+        base = llm._accelerator.used - 2 * bytes_of(llm)
+        for options in [*PLACES, *PLACES[::-1]]:
+            llm.place(**options)
+            assert torch.equal(llm.logits(PROMPT), expected), options
+            on_device = llm.decision.placement.on_device
+            slot = bytes_of(llm) if options.get("offload") == "naive" else 0  # given back after each layer
+            assert llm._accelerator.used - base == on_device * bytes_of(llm) - slot
+
+
+def test_a_placement_in_gib_counts_what_the_model_holds_already(folder):
+    with LLM(folder, device="cpu", gpu_layer_budget=3, max_model_len=64) as llm:
+        needed = llm.decision.device_bytes
+    with LLM(folder, device="cpu", gpu_memory_gib=needed / GIB, max_model_len=64) as llm:
+        for budget in (1, 3):
+            llm.place(gpu_layer_budget=budget)
+            llm.place(gpu_memory_gib=needed / GIB)
+            assert llm.decision.placement.on_device == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"gpu_layer_budget": 0}, InputError, "gpu_layer_budget is 0"),
+        ({"gpu_layer_budget": 2, "gpu_memory_gib": 1.0}, InputError, "give one of them"),
+        ({"gpu_layer_budget": 2, "offload": "none"}, InputError, "offload is none"),
+        ({"gpu_memory_gib": 1e-9}, RunError, "not one layer fits"),
+        ({"gpu_memory_gib": 5.0}, InputError, "gpu_memory_gib is 5, but the device has"),
+        ({"offload": "magic"}, InputError, "offload is 'magic'"),
+    ],
+)
+def test_a_bad_placement_is_one_line_and_changes_nothing(folder, options, error, words):
+    with LLM(folder, device="cpu", gpu_layer_budget=3, max_model_len=64) as llm:
+        gib = llm.decision.device_bytes / GIB
+    with LLM(folder, device="cpu", gpu_memory_gib=gib, max_model_len=64) as llm:
+        llm.place(gpu_layer_budget=2)
+        expected, before = llm.logits(PROMPT), llm.decision
+        with pytest.raises(error, match=words) as caught:
+            llm.place(**options)
+        assert "\n" not in str(caught.value)
+        assert llm.decision == before
+        assert torch.equal(llm.logits(PROMPT), expected)
+
+
+def test_memory_that_is_gone_when_layers_move_leaves_the_placement_before(folder):
+    with LLM(folder, device="cpu", gpu_layer_budget=2) as llm:
+        expected, before, device = llm.logits(PROMPT), llm.decision, llm._accelerator
+        used = device.used
+        take = device._take
+
+        def refuse(num_bytes: int) -> None:
+            if device.used + num_bytes > used:
+                raise RunError("no memory: somebody else took it")
+            take(num_bytes)
+
+        device._take = refuse
+        with pytest.raises(RunError, match="somebody else"):
+            llm.place(gpu_layer_budget=4)
+        device._take = take
+        assert device.used == used
+        assert llm.decision == before
+        assert torch.equal(llm.logits(PROMPT), expected)
+
+
+def test_without_host_copies_nothing_can_move(folder):
+    with LLM(folder, device="cpu") as llm, pytest.raises(RunError, match="keeps no host copy"):
+        llm.place(gpu_layer_budget=2)
+
+
+class TestSmallHostMemory:
+    """Where not all layers fit host memory, only those that stream have a copy there."""
+
+    @pytest.fixture
+    def needed(self, folder):
+        with LLM(folder, device="cpu", gpu_layer_budget=3, max_model_len=64) as llm:
+            return llm.residency.arena.size, bytes_of(llm)
+
+    @pytest.mark.parametrize("folder", [{}, {"tie_word_embeddings": True}, {"num_experts": 6}], indirect=True)
+    @pytest.mark.parametrize("offload", ["naive", "prefetch"])
+    def test_logits_and_memory(self, folder, needed, offload, monkeypatch, capsys):
+        with LLM(folder, device="cpu") as resident:
+            expected = resident.logits(PROMPT)
+        everything, _ = needed
+        # The first question is the loader's, of host memory; later ones are about caches.
+        monkeypatch.setattr(memory, "available_bytes", self.answers(everything - 1024))
+        options = {"gpu_layer_budget": 3, "offload": offload, "max_model_len": 64}
+        with LLM(folder, device="cpu", **options) as llm:
+            assert "streamed layers only" in capsys.readouterr().err
+            assert "of the streamed layers" in llm.report()
+            resident = llm.decision.placement.resident
+            assert llm.residency.arena.size == everything - sum(
+                llm.model.model.layers.layouts[index].num_bytes for index in resident
+            )
+            for _ in range(2):
+                assert torch.equal(llm.logits(PROMPT), expected)
+            with pytest.raises(RunError, match="keeps no host copy of every layer"):
+                llm.place(gpu_layer_budget=2)
+            assert torch.equal(llm.logits(PROMPT), expected)
+
+    def test_too_small_for_what_streams_is_one_line(self, folder, needed, monkeypatch):
+        everything, layer = needed
+        monkeypatch.setattr(memory, "available_bytes", lambda: everything - 3 * layer)
+        with pytest.raises(
+            RunError, match=r"host copy of the streamed layers needs .* larger budget"
+        ) as caught:
+            LLM(folder, device="cpu", gpu_layer_budget=3, max_model_len=64)
+        assert "\n" not in str(caught.value)
+        LLM(folder, device="cpu", gpu_layer_budget=4, max_model_len=64).close()
+
+    @staticmethod
+    def answers(first: int):
+        left = [first]
+        return lambda: left.pop() if left else None
+
+
+def test_moving_leaves_nothing_behind(folder):
+    with LLM(folder, device="cpu", gpu_layer_budget=2) as llm:
+        llm.generate(PROMPT, SamplingParams(max_tokens=2))
+        used = llm._accelerator.used
+        for budget in (4, 1, 3, 2):
+            llm.place(gpu_layer_budget=budget)
+            llm.generate(PROMPT, SamplingParams(max_tokens=2))
+        gc.collect()
+        assert llm._accelerator.used == used
