@@ -130,10 +130,9 @@ class Ready:
 class NaiveOffload(OffloadedLayers):
     """One thing at a time: take memory, copy, wait, compute, give the memory back."""
 
-    _fetched: int | None = None  # the streamed layer that is on the device
-
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
+        self._fetched: tuple[int, torch.Tensor] | None = None  # a streamed layer and its device memory
         self.occupy()
 
     @contextmanager
@@ -148,18 +147,21 @@ class NaiveOffload(OffloadedLayers):
     def _fetch(self, index: int) -> None:
         self.restart()  # what a pass that was broken off left behind
         buffer = self.accelerator.empty(self.layouts[index].num_bytes)
-        self._fetched = index
-        self.accelerator.copy_after(self.accelerator.computed())
-        for part in PARTS:
-            self.copy(buffer, Copy(Block(index, part), 0))
-        self.accelerator.synchronize()
+        self._fetched = index, buffer
+        try:
+            self.accelerator.copy_after(self.accelerator.computed())
+            for part in PARTS:
+                self.copy(buffer, Copy(Block(index, part), 0))
+        finally:  # also when cut short: who gets this memory next must not find a copy writing to it
+            self.accelerator.synchronize()
         self.bind(index, buffer)
 
     def restart(self) -> None:
         if self._fetched is not None:
-            self.accelerator.give_back(self[self._fetched].buffer)
-            self.bind(self._fetched, self.host[self._fetched])
+            index, buffer = self._fetched
             self._fetched = None
+            self.bind(index, self.host[index])
+            self.accelerator.give_back(buffer)
 
 
 class PrefetchOffload(OffloadedLayers):

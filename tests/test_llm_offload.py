@@ -1,6 +1,7 @@
 """`LLM` with offloading on the emulated device: resident logits, memory inside the cap, one-line errors."""
 
 import gc
+import signal
 import threading
 from itertools import product
 
@@ -150,3 +151,35 @@ def test_report_names_what_lies_where(folder):
     assert "1 of 5 layers resident" in text
     assert "4 layers streamed (prefetch)" in text
     assert "2 slots of a layer" in text
+
+
+@pytest.mark.parametrize("offload", ["naive", "prefetch"])
+def test_ctrl_c_during_a_copy_keeps_what_there_is_and_the_next_run_works(folder, offload):
+    options = {"offload": offload, "gpu_layer_budget": 2, "link_gb_s": 0.01}  # some 10 ms a layer
+    with LLM(folder, device="cpu", **options) as llm:
+        expected = answers(llm)
+        used = llm._accelerator.used
+        for after in (0.05, 0.12, 0.2):
+            timer = threading.Timer(after, signal.raise_signal, [signal.SIGINT])
+            timer.start()
+            with pytest.raises(KeyboardInterrupt) as stop:
+                llm.generate(PROMPTS[2], SamplingParams(max_tokens=400, ignore_eos=True))
+            (output,) = stop.value.outputs
+            assert output.finish_reason == "abort"
+            assert answers(llm) == expected
+            assert llm._accelerator.used == used
+
+
+def test_memory_that_goes_in_the_middle_of_a_pass_is_one_line_and_the_next_run_works(folder):
+    gib = decided(folder, gpu_layer_budget=2).device_bytes / GIB
+    with LLM(folder, device="cpu", offload="naive", gpu_memory_gib=gib, max_model_len=64) as llm:
+        expected, device = answers(llm), llm._accelerator
+        stream = llm.stream(PROMPTS[0], PARAMS)
+        next(stream)
+        with (
+            device.holding(device.free_bytes()),
+            pytest.raises(RunError, match="not enough memory") as caught,
+        ):
+            list(stream)
+        assert "\n" not in str(caught.value)
+        assert answers(llm) == expected

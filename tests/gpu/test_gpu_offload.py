@@ -1,13 +1,19 @@
 """Offloading on CUDA: resident logits bit for bit, memory as predicted, exact locks, nothing left behind."""
 
+import signal
+import subprocess
+import sys
+import threading
 from itertools import product
+from subprocess import PIPE
 
 import pytest
 import torch
 
 from minillm import LLM, SamplingParams
 from minillm.arena import HostArena
-from minillm.errors import RunError
+from minillm.errors import InputError, RunError
+from minillm.schedule import Copy
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
@@ -104,3 +110,94 @@ def test_copies_run_beside_computing():
     assert seconds(True, True) < 0.8 * sum(alone)
     device.close()
     arena.close()
+
+
+def test_a_loaded_model_takes_any_placement():
+    before = torch.cuda.memory_allocated()
+    with LLM("tiny", device="cuda", max_model_len=512) as llm:
+        expected = llm.logits(PROMPT)
+    with LLM("tiny", device="cuda", gpu_layer_budget=2, max_model_len=512) as llm:
+        size = llm.model.model.layers.layouts[0].num_bytes
+        base = torch.cuda.memory_allocated() - 2 * size
+        places = [{"gpu_layer_budget": budget} for budget in (5, 8, 1)]
+        places += [{"gpu_layer_budget": 4, "slots": 2}, {"gpu_layer_budget": 3, "offload": "naive"}]
+        for options in places:
+            llm.place(**options)
+            assert torch.equal(llm.logits(PROMPT), expected), options
+            on_device = options["gpu_layer_budget"] - (options.get("offload") == "naive")
+            assert torch.cuda.memory_allocated() - base == pytest.approx(on_device * size, rel=0.01)
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_a_recording_shows_copies_beside_computing_in_the_order_of_the_schedule():
+    options = {"gpu_layer_budget": 4, "slots": 1, "max_model_len": 512}
+    with LLM("random:Qwen3-0.6B", device="cuda", **options) as llm:
+        llm.generate(PROMPT, PARAMS)
+        with llm.recording() as recorder:
+            llm.generate(PROMPT, PARAMS)
+        schedule, timeline = llm.model.model.layers.schedule, recorder.timeline
+    assert timeline.passes == PARAMS.max_tokens
+    at = {(event.step, event.number): event for event in timeline.events}
+    assert all(event.begin <= event.end for event in timeline.events)
+    for step, needs in schedule.needs.items():
+        for number, need in product(range(timeline.passes), needs):
+            earlier = at.get((need.step, number - need.passes_ago))
+            assert earlier is None or earlier.end <= at[step, number].begin + 1e-5
+    copies = [e for e in timeline.events if isinstance(e.step, Copy)]
+    computes = [e for e in timeline.events if not isinstance(e.step, Copy)]
+    together = sum(max(0.0, min(a.end, b.end) - max(a.begin, b.begin)) for a, b in product(copies, computes))
+    assert together > 0.5 * min(sum(e.end - e.begin for e in copies), sum(e.end - e.begin for e in computes))
+
+
+def test_predicted_speed_is_what_comes():
+    with LLM("random:Qwen3-0.6B", device="cuda", gpu_layer_budget=3, max_model_len=512) as llm:
+        predicted = llm.decision.tokens_per_s
+        llm.generate(PROMPT, PARAMS)
+        found = llm.generate(PROMPT, SamplingParams(max_tokens=64, ignore_eos=True))[0].metrics
+        assert found.decode_tokens_per_s == pytest.approx(predicted, rel=0.15)
+
+
+@pytest.mark.parametrize("offload", ["naive", "prefetch"])
+def test_ctrl_c_during_a_copy_keeps_what_there_is_and_the_next_run_works(offload):
+    options = {"offload": offload, "gpu_layer_budget": 3, "max_model_len": 2048}
+    with LLM("random:Qwen3-0.6B", device="cuda", **options) as llm:
+        expected = llm.generate(PROMPT, PARAMS)[0].token_ids
+        for after in (0.2, 0.31, 0.43):
+            timer = threading.Timer(after, signal.raise_signal, [signal.SIGINT])
+            timer.start()
+            with pytest.raises(KeyboardInterrupt) as stop:
+                llm.generate(PROMPT, SamplingParams(max_tokens=1500, ignore_eos=True))
+            assert 0 < len(stop.value.outputs[0].token_ids) < 1500
+            assert llm.generate(PROMPT, PARAMS)[0].token_ids == expected
+
+
+HOG = """
+import sys, torch
+free, _ = torch.cuda.mem_get_info()
+held = torch.empty(free - (1 << 28), dtype=torch.uint8, device="cuda")
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_memory_taken_by_another_process_is_one_line_and_the_next_run_works():
+    long = SamplingParams(max_tokens=2000, ignore_eos=True)
+    with LLM("random:Qwen3-0.6B", device="cuda", gpu_layer_budget=3, max_model_len=4096) as llm:
+        expected = llm.generate(PROMPT, PARAMS)[0].token_ids
+        torch.cuda.empty_cache()
+        other = subprocess.Popen([sys.executable, "-c", HOG], stdin=PIPE, stdout=PIPE, text=True)
+        try:
+            assert other.stdout.readline() == "taken\n"
+            with pytest.raises(RunError, match="memory") as caught:
+                llm.generate([PROMPT * 3] * 32, long)
+            assert "\n" not in str(caught.value)
+        finally:
+            other.communicate()
+        del caught
+        assert llm.generate(PROMPT, PARAMS)[0].token_ids == expected
+
+
+def test_more_memory_than_the_card_has_is_one_line():
+    with pytest.raises(InputError, match=r"gpu_memory_gib is 9999, but the device has") as caught:
+        LLM("tiny", device="cuda", gpu_memory_gib=9999)
+    assert "\n" not in str(caught.value)
