@@ -19,6 +19,7 @@ from minillm.model_source import find_model
 from minillm.units import GIB
 
 CAP_GIB = 7.2  # what a card of 8 GB leaves
+PATIENCE_S = 0.5  # of timing each kind of block
 DEFAULTS = {
     "cuda": {"model": "random:Qwen3-8B", "dtype": "auto", "link_gb_s": None, "cap_gib": CAP_GIB},
     "cpu": {"model": "tiny", "dtype": "float32", "link_gb_s": 0.5, "cap_gib": None},
@@ -104,6 +105,6 @@ def measure_blocks(options: argparse.Namespace, tokens: int = 1) -> BlockTimes:
     where = {"offload": "prefetch", "gpu_layer_budget": 1, "gpu_memory_gib": None}
     accelerator = pick(torch.device(options.device), **where, link_gb_s=options.link_gb_s)
     try:
-        return block_times.measure(*config_of(options), accelerator, tokens=tokens)
+        return block_times.measure(*config_of(options), accelerator, tokens=tokens, patience_s=PATIENCE_S)
     finally:
         accelerator.close()

@@ -34,7 +34,7 @@ from minillm.weights import allocate, shorten_lookups
 BEYOND_CACHES = 128 * 2**20  # bytes: what is read after so many others comes from memory
 LINK_BYTES, LINK_S = 64 * 2**20, 0.01  # copies grow until one takes so many bytes or seconds
 LAYERS = 8  # that are timed together, so that what one costs is told from noise
-WARM, STEPS = 2, 8  # decode steps that are not counted, and that are
+WARM, STEPS = 2, 64  # decode steps that are not counted, and that are at most
 
 
 @dataclass(frozen=True)
