@@ -38,6 +38,9 @@ token_ms = Exercise(
         "One place of the budget is where the others take turns: budget − 1 layers stay.": (
             lambda *case: _token_ms(*case, streamed=lambda layers, budget: max(0, layers - budget))
         ),
+        "The slot takes a place of the budget, so one layer more is streamed, not one less.": (
+            lambda *case: _token_ms(*case, streamed=lambda layers, budget: max(0, layers - budget - 1))
+        ),
         "It is right as long as something is streamed. If the budget holds all layers, nobody needs a place "
         "to take turns in.": (
             lambda *case: _token_ms(*case, streamed=lambda layers, budget: max(0, layers - budget + 1))
@@ -127,7 +130,7 @@ repaired = Exercise(
         "looks like a finished one.": stores.Swallows,
         "Ctrl-C raises KeyboardInterrupt, and that is no Exception: your store clears up after errors, not "
         "after Ctrl-C.": stores.ExceptionsOnly,
-        "The error is caught, and the layer is still there: dismiss it before you raise the error again.": (
+        "The error ends in your store: the caller never learns of it, and the layer is still there.": (
             stores.CatchesOnly
         ),
     },

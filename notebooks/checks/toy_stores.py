@@ -65,24 +65,24 @@ def two_passes(answer: type, layers: int, resident: set[int]) -> str | None:
 def broken_off(answer: type, layers: int, index: int, part: str) -> str | None:
     """A pass that Ctrl-C ends in one block, then a whole one: what goes wrong, or "right"."""
     for stop in (ValueError, Stop):
-        store = answer(layers)
-        try:
-            fault = _pass(store, (index, part), stop)
-        except stop:
-            fault = _pass(store)
-            if fault:
-                return f"After {_named(stop)} in {part} of layer {index}, the next pass: {fault}."
-            if store.there:
-                return f"After the next pass these layers are on the device: {sorted(store.there)}."
-            continue
-        return (
-            f"{fault}." if fault else f"{_named(stop)} in {part} of layer {index} never reached the caller."
-        )
+        store, name = answer(layers), "Ctrl-C" if stop is Stop else "An error"
+        fault = _stopped(store, (index, part), stop)
+        if fault:
+            return f"{name} in {part} of layer {index}: {fault}."
+        fault = _pass(store)
+        if fault:
+            return f"{name} in {part} of layer {index}, and in the next pass: {fault}."
+        if store.there:
+            return f"After the next pass these layers are on the device: {sorted(store.there)}."
     return "right"
 
 
-def _named(stop: type) -> str:
-    return "Ctrl-C" if stop is Stop else "an error"
+def _stopped(store: ToyStore, last: tuple, stop: type) -> str:
+    """A pass that `stop` ends in block `last`: what went wrong, empty if the caller got `stop`."""
+    try:
+        return _pass(store, last, stop) or "it never reached the caller"
+    except stop:
+        return ""
 
 
 def _pass(store: ToyStore, last: tuple | None = None, stop: type = Stop) -> str:
