@@ -70,14 +70,19 @@ def measure_model(results: Results, name: str, repeats: int) -> None:
         shutil.rmtree(folder)
 
 
-def write_checkpoint(name: str, folder: Path, shard_bytes: int = SHARD_BYTES) -> int:
-    """A bf16 checkpoint with random weights, one shard in memory at a time; returns the weights' bytes."""
+def write_checkpoint(
+    name: str, folder: Path, shard_bytes: int = SHARD_BYTES, made_on: torch.device | None = None
+) -> int:
+    """A bf16 checkpoint with random weights, one shard in memory at a time; returns the weights' bytes.
+
+    A GPU as `made_on` makes them sooner.
+    """
     config = presets.load(name)
     random_reference.hf_config(config, dtype="bfloat16").save_pretrained(folder)
     weight_map, shard, total, number = {}, {}, 0, 0
     for key, shape in config.parameter_shapes().items():
         shard[key] = torch.empty(shape, dtype=torch.bfloat16)
-        fill_parameter(key, shard[key], seed=0)
+        fill_parameter(key, shard[key], 0, made_on)
         if sum(t.nbytes for t in shard.values()) >= shard_bytes:
             total += _write_shard(folder, number, shard, weight_map)
             shard, number = {}, number + 1
