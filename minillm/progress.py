@@ -1,5 +1,9 @@
-"""Progress of long work: a bar on stderr when it is a terminal, a widget in a notebook, else nothing."""
+"""Progress of long work: a bar on stderr when it is a terminal, a widget in a notebook, else nothing.
 
+TQDM_DISABLE=1 silences both.
+"""
+
+import os
 import sys
 from types import TracebackType
 
@@ -25,7 +29,9 @@ class Progress:
 
 
 def _bar(what: str, total: int, unit: str):
-    if not (sys.stderr.isatty() or _in_notebook()):
+    # Of tqdm's two kinds of bars only that of a terminal obeys TQDM_DISABLE by itself.
+    silent = os.environ.get("TQDM_DISABLE", "0") not in ("", "0")
+    if silent or not (sys.stderr.isatty() or _in_notebook()):
         return None
     from tqdm.auto import tqdm  # comes with transformers; a widget in notebooks that have ipywidgets
 
