@@ -27,7 +27,7 @@ class Engine:
 
     def __init__(self, model: Qwen3, dtype: torch.dtype, accelerator: Accelerator):
         self.model, self.dtype, self.accelerator = model, dtype, accelerator
-        self.head_step = Compute(Block(model.config.num_hidden_layers, HEAD))
+        self.during_head = accelerator.during(Compute(Block(model.config.num_hidden_layers, HEAD)))
         self._warned = False
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
@@ -93,7 +93,7 @@ class Engine:
 
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""
-        with self.accelerator.during(self.head_step):
+        with self.during_head:
             logits = self.model.head(hidden[:, -1])  # [B, vocab]
             best, token_ids = logits.max(-1)
             if not logits.is_cpu:

@@ -51,11 +51,11 @@ class Accelerator(Protocol):
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         """Queue a copy from host memory (pinned, unchanged until it is done) to `target`; return at once."""
 
-    def copied(self) -> Event:
-        """An event that happens when every copy asked for so far is done."""
+    def copied(self, event: Event | None = None) -> Event:
+        """An event that happens when every copy asked for so far is done; `event`: one to use again."""
 
-    def computed(self) -> Event:
-        """An event that happens when every operation asked for so far is done."""
+    def computed(self, event: Event | None = None) -> Event:
+        """An event that happens when every operation asked for so far is done; `event` likewise."""
 
     def copy_after(self, event: Event) -> None:
         """Later copies start after `event`."""
@@ -69,7 +69,7 @@ class Accelerator(Protocol):
     # ---- looking on ----
 
     def during(self, step: Step) -> AbstractContextManager:
-        """Open while a step's work is asked for: names it for profilers, and records it for a `recorder`."""
+        """Open while a step's work is asked for, as often as wanted: tells the recorder, or a profiler."""
 
     def moment(self, copying: bool) -> Moment:
         """A point in one of the queues, the copies' or the computing's, that will know when it was passed."""

@@ -5,21 +5,9 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from minillm import flat
+from minillm.accelerators.span import Span
 from minillm.device import explained_memory_errors
 from minillm.schedule import Step
-
-
-class Range:
-    """An NVTX range: profilers show what was asked for under this name."""
-
-    def __init__(self, name: str):
-        self.name = name
-
-    def __enter__(self) -> None:
-        torch.cuda.nvtx.range_push(self.name)
-
-    def __exit__(self, *exc_info: object) -> None:
-        torch.cuda.nvtx.range_pop()
 
 
 class Cuda:
@@ -72,11 +60,11 @@ class Cuda:
         with torch.cuda.stream(self.stream):
             target.copy_(source, non_blocking=True)
 
-    def copied(self) -> torch.cuda.Event:
-        return self.stream.record_event()
+    def copied(self, event: torch.cuda.Event | None = None) -> torch.cuda.Event:
+        return self.stream.record_event(event)
 
-    def computed(self) -> torch.cuda.Event:
-        return torch.cuda.current_stream(self.device).record_event()
+    def computed(self, event: torch.cuda.Event | None = None) -> torch.cuda.Event:
+        return torch.cuda.current_stream(self.device).record_event(event)
 
     def copy_after(self, event: torch.cuda.Event) -> None:
         self.stream.wait_event(event)
@@ -89,8 +77,8 @@ class Cuda:
 
     # ---- looking on ----
 
-    def during(self, step: Step) -> AbstractContextManager:
-        return self.recorder.step(step) if self.recorder else Range(str(step))
+    def during(self, step: Step) -> Span:
+        return Span(self, step, torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop)
 
     def moment(self, copying: bool) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)

@@ -8,11 +8,12 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 import torch
 
 from minillm import flat, memory
+from minillm.accelerators.span import Span
 from minillm.errors import RunError
 from minillm.schedule import Step
 from minillm.units import GB, MIB, gib
@@ -93,12 +94,12 @@ class Emulated:
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         self._queue(lambda: self._copy(target, source))
 
-    def copied(self) -> threading.Event:
+    def copied(self, event: threading.Event | None = None) -> threading.Event:
         event = threading.Event()
         self._queue(event.set)
         return event
 
-    def computed(self) -> threading.Event:
+    def computed(self, event: threading.Event | None = None) -> threading.Event:
         event = threading.Event()
         event.set()
         return event
@@ -118,8 +119,8 @@ class Emulated:
 
     # ---- looking on ----
 
-    def during(self, step: Step) -> AbstractContextManager:
-        return self.recorder.step(step) if self.recorder else nullcontext()
+    def during(self, step: Step) -> Span:
+        return Span(self, step)
 
     def moment(self, copying: bool) -> list[float]:
         passed: list[float] = []

@@ -62,10 +62,10 @@ def test_closing_frees_the_memory():
 
 @pytest.fixture
 def small_card():
-    """As if the card had 48 MiB more than is taken now."""
+    """As if the card had 36 MiB more than is taken now: tiny and a long prompt's cache take 12 and 16."""
     total = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + (48 << 20)) / total)
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_allocated() + (36 << 20)) / total)
     yield
     torch.cuda.set_per_process_memory_fraction(1.0)
 
@@ -91,7 +91,7 @@ def test_a_model_larger_than_the_card_is_refused_before_it_is_made():
     if free > 400e9:
         pytest.skip("this card holds even the largest model")
     began = time.perf_counter()
-    with pytest.raises(RunError, match=r"the host copy of random:Qwen3-235B-A22B needs .* GiB"):
+    with pytest.raises(RunError, match=r"the host copy of the streamed layers needs .* GiB"):
         LLM("random:Qwen3-235B-A22B", device="cuda")
     assert time.perf_counter() - began < 10
 

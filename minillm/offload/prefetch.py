@@ -1,0 +1,114 @@
+"""Prefetching offloading: copies run ahead, as far as a schedule allows."""
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from minillm.accelerators import Accelerator, Event
+from minillm.layer import DecoderLayer
+from minillm.offload.base import OffloadedLayers
+from minillm.schedule import Schedule, Step
+
+
+class Task:
+    """A step as the store carries it out, with all that is known of it beforehand."""
+
+    def __init__(self, step: Step, accelerator: Accelerator):
+        self.step, self.during = step, accelerator.during(step)
+        self.needs: list[Task] = []
+        self.event: Event | None = None  # that it is finished; None: it has not been asked for
+        self.block: Callable | None = None  # of a compute
+        self.then: list[Task] = []  # copies that can be asked for once a compute has been
+        self.next: Task | None = None  # the streamed compute after this one; after the last comes the first
+        self.views: tuple[torch.Tensor, torch.Tensor] | None = None  # of a copy: where to, where from
+
+
+class PrefetchOffload(OffloadedLayers):
+    """Follows a `Schedule`; a pass that was broken off leaves it able to start the next one."""
+
+    def __init__(
+        self,
+        layers: Iterable[DecoderLayer],
+        schedule: Schedule,
+        accelerator: Accelerator,
+        dtype: torch.dtype,
+        settled: Container[int] = (),
+    ):
+        super().__init__(layers, schedule.placement, accelerator, dtype, settled)
+        self.schedule = schedule
+        self.tasks: dict[Step, Task] = {}
+        self.turns: dict[tuple[int, str], Task] = {}  # the streamed computes
+        self.ahead: list[Task] = []  # copies that a pass finds under way when it starts
+        self.expected: Task | None = None  # the streamed compute that comes next; None: start anew
+        self.occupy()
+
+    def _occupy(self) -> None:
+        super()._occupy()
+        size = max((self.layouts[index].num_bytes for index in self.placement.streamed), default=0)
+        slots = [self.hold(size) for _ in range(self.placement.slots)]
+        for index in self.placement.streamed:
+            self.bind(index, slots[self.placement.slot_of(index)])
+        self._plan(slots)
+
+    def _plan(self, slots: list[torch.Tensor]) -> None:
+        """Turn the schedule into tasks, so that a pass looks nothing up: a GPU waits for its host."""
+        schedule = self.schedule
+        computes = [step for step in schedule.computes if step.slot is not None]
+        self.tasks = {step: Task(step, self.accelerator) for step in (*computes, *schedule.copies)}
+        for step, task in self.tasks.items():
+            task.needs = [self.tasks[need.step] for need in schedule.needs.get(step, ())]
+        for copy in schedule.copies:
+            begin, end = self.layouts[copy.block.layer].ranges[copy.block.part]
+            self.tasks[copy].views = slots[copy.slot][begin:end], self.host[copy.block.layer][begin:end]
+        issued = schedule.issued_after()
+        for step, following in zip(computes, computes[1:] + computes[:1], strict=True):
+            task = self.tasks[step]
+            task.block, task.next = self[step.block.layer].block(step.block.part), self.tasks[following]
+            task.then = [self.tasks[copy] for copy, _ in issued.get(step, ())]
+            self.turns[step.block.layer, step.block.part] = task
+        self.ahead = [self.tasks[copy] for pairs in issued.values() for copy, ahead in pairs if ahead]
+
+    @contextmanager
+    def _streamed(self, index: int, part: str) -> Iterator[Callable]:
+        task = self.turns[index, part]
+        if task is not self.expected:
+            self._start(task)
+        self.expected = None  # until the step is over: whatever stops it makes the next pass start anew
+        self._order(task, self.accelerator.compute_after)
+        with task.during:
+            yield task.block
+        task.event = self.accelerator.computed(task.event)
+        for copy in task.then:
+            self._issue(copy)
+        self.expected = task.next
+
+    def restart(self) -> None:
+        self.expected = None
+
+    def release(self) -> None:
+        super().release()
+        self.tasks, self.turns, self.ahead = {}, {}, []  # they look into the slots
+
+    def _start(self, task: Task) -> None:
+        """Make the slots what the start of a pass expects: the first layers on their way."""
+        if task is not next(iter(self.turns.values())):
+            raise RuntimeError(f"a pass begins with the first streamed block, not with {task.step.block}")
+        self.accelerator.synchronize()
+        for each in self.tasks.values():
+            each.event = None
+        for copy in self.ahead:
+            self._issue(copy)
+
+    def _issue(self, copy: Task) -> None:
+        self._order(copy, self.accelerator.copy_after)
+        with copy.during:
+            self.accelerator.copy(*copy.views)
+        self.bytes_copied += len(copy.views[0])
+        copy.event = self.accelerator.copied(copy.event)
+
+    def _order(self, task: Task, after: Callable[[Event], None]) -> None:
+        """Let `task` wait for what it needs; before the first pass there is nothing to wait for."""
+        for need in task.needs:
+            if need.event is not None:
+                after(need.event)
