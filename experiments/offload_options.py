@@ -12,7 +12,7 @@ import torch
 
 from experiments.prompt_files import read_lines
 from experiments.results import FOLDER, Results
-from minillm import ModelConfig, block_times, device
+from minillm import ModelConfig, block_times
 from minillm.accelerators.pick import pick
 from minillm.block_times import BlockTimes
 from minillm.model_source import find_model
@@ -103,7 +103,7 @@ def blocks_row(options: argparse.Namespace) -> dict:
 def measure_blocks(options: argparse.Namespace, tokens: int = 1) -> BlockTimes:
     """What copies and blocks cost here, before anything is loaded; on a device of its own."""
     where = {"offload": "prefetch", "gpu_layer_budget": 1, "gpu_memory_gib": None}
-    accelerator = pick(device.pick(options.device), **where, link_gb_s=options.link_gb_s)
+    accelerator = pick(torch.device(options.device), **where, link_gb_s=options.link_gb_s)
     try:
         return block_times.measure(*config_of(options), accelerator, tokens=tokens, patience_s=PATIENCE_S)
     finally:
