@@ -7,7 +7,11 @@ from checks.exercise import Exercise
 
 # ---- the line through two points ----
 
-POINTS = (((20e6, 0.05), (900e6, 1.81)), ((5e9, 0.1), (60e9, 1.09)), ((1e6, 0.004), (3e6, 0.007)))
+POINTS = (
+    ((20_000_000, 0.05), (900_000_000, 1.81)),
+    ((5_000_000_000, 0.1), (60_000_000_000, 1.09)),
+    ((1_000_000, 0.004), (3_000_000, 0.007)),
+)
 
 
 def _line(small, large):
@@ -26,6 +30,11 @@ fixed_and_link = Exercise(
         ),
         "The fixed time is not zero: it is what is left of a measurement without the time of its bytes.": (
             lambda small, large: (0.0, _line(small, large)[1])
+        ),
+        "The fixed time is not zero, and the link of one measurement has it in. Two differences leave it "
+        "out: of the seconds, and of the bytes.": (lambda small, large: (0.0, large[0] / large[1] / 1e9)),
+        "The link is right. For the fixed time you divide bytes by GB/s: that is 10^9 times too much.": (
+            lambda small, large: (small[1] - small[0] / _line(small, large)[1], _line(small, large)[1])
         ),
         "The link is right. The small model's time is not all fixed: its bytes take time, too.": (
             lambda small, large: (small[1], _line(small, large)[1])
@@ -63,8 +72,8 @@ longest_context = Exercise(
     "longest context",
     _context,
     (
-        (7_730_000_000, 1_860_000_000, 262_144, 975_200_000, 3),
         (1000, 100, 7, 200, 2),
+        (7_730_000_000, 1_860_000_000, 262_144, 975_200_000, 3),
         (1000, 100, 7, 200, 4),
         (1000, 100, 7, 200, 5),
     ),
@@ -83,6 +92,9 @@ longest_context = Exercise(
         ),
         "A context of less than no token: where the layers alone are too much, return 0.": (
             lambda *case: _context(*case, least=-(10**18))
+        ),
+        "You take one layer off. The card has to hold `budget` of them.": (
+            lambda free, other, kv_per_token, layer, budget: _context(free, other, kv_per_token, layer, 1)
         ),
         "What about head and workspace?": lambda free, other, *rest: _context(free, 0, *rest),
         "That is a number with a fraction. Tokens are whole: `//` divides and rounds down.": (
@@ -119,15 +131,15 @@ better_buy = Exercise(
     "link or memory",
     _buy,
     (
-        (8e9, 7e9, 32e9, 100e9),
-        (22e9, 8e9, 32e9, 100e9),
-        (22e9, 8e9, 32e9, 40e9),
-        (16e9, 8e9, 32e9, 64e9),
-        (16e9, 9e9, 32e9, 64e9),
-        (16e9, 4e9, 32e9, 40e9),
-        (4e9, 9e9, 32e9, 100e9),
-        (20e9, 11e9, 50e9, 40e9),
-        (20e9, 0.0, 50e9, 40e9),
+        (8, 7, 32, 100),
+        (22, 8, 32, 100),
+        (22, 8, 32, 40),
+        (16, 8, 32, 64),
+        (16, 9, 32, 64),
+        (16, 4, 32, 40),
+        (4, 9, 32, 100),
+        (20, 11, 50, 40),
+        (20, 0, 50, 40),
     ),
     {
         "The new link cannot be faster than the main memory that it reads.": (
@@ -138,6 +150,10 @@ better_buy = Exercise(
         ),
         "No link is faster than main memory: `host` does not count in your answer.": (
             lambda *case: _buy(*case, capped=False, old_capped=False)
+        ),
+        "That is the rule for a link that really doubles. Here main memory may hold it back, and both may "
+        "give the same time.": (
+            lambda streamed, more, link, host: "memory" if 2 * more > streamed else "link"
         ),
         "It is the other way round. Compare times: the shorter one wins.": (
             lambda *case: {"link": "memory", "memory": "link", "equal": "equal"}[_buy(*case)]
@@ -161,10 +177,10 @@ PLAN_FAULTS = {
 }
 
 
-def _plan(layers, layer_gb, head_gb, kv_gb, card_gib, link_gb_s, faults=(), slot=1):
+def _plan(layers, layer_gb, head_gb, kv_gb, card_gib, link_gb_s, faults=(), slot=1, rounded=int):
     card = card_gib if "gib" in faults else card_gib * 2**30 / 1e9
     room = card - head_gb - (0 if "kv" in faults else kv_gb)
-    resident = int(room / layer_gb) - (0 if "slot" in faults else slot)
+    resident = rounded(room / layer_gb) - (0 if "slot" in faults else slot)
     return link_gb_s / ((layers - resident) * layer_gb)
 
 
@@ -189,6 +205,10 @@ repaired_plan = Exercise(
     }
     | {
         "One place is the slot, not two.": lambda *case: _plan(*case, slot=2),
+        "The slot takes a place from the layers that stay. In your plan one layer more stays.": (
+            lambda *case: _plan(*case, slot=-1)
+        ),
+        "`round` may round up, to a layer that does not fit.": lambda *case: _plan(*case, rounded=round),
         "A layer stays whole or not at all: round down.": (
             lambda layers, layer_gb, head_gb, kv_gb, card_gib, link_gb_s: (
                 link_gb_s / (layers * layer_gb - (card_gib * 2**30 / 1e9 - head_gb - kv_gb - layer_gb))
