@@ -19,6 +19,17 @@ usage: ./run_all.sh [COMMAND]
   lab [student] [OPTIONS]        JupyterLab in notebooks/, or in the student edition
   test                           ruff, pytest, the notebooks and the student edition as tests, the browser test
   parity [OPTIONS]               the whole parity experiment against Hugging Face transformers
+
+  Layer offloading. On a GPU the model is Qwen3-8B's geometry with random weights (18 GB of main memory);
+  without one it is tiny on an emulated device, in seconds. Results go to build/results/, or where --out says;
+  a run that was cut short continues; COMMAND --help shows the options.
+  mine [OPTIONS]                 this machine: ceilings, budget sweep, comparison, on the largest model that
+                                 main memory holds
+  offload-naive [OPTIONS]        two prompts, each layer copied when it is reached
+  offload-prefetch [OPTIONS]     the same, copied while the layer before it is computed
+  offload-compare [OPTIONS]      both on ten prompts, first tokens of long prompts, and accelerate
+                                 (an H200: 20 minutes; --modes naive does a part)
+  budget-sweep [OPTIONS]         more and more layers on the device, each beside limit and simulator
   -h, --help                     this text
 
 Each command first makes .venv/ and installs requirements.txt into it; unchanged, that takes no time.
@@ -226,9 +237,9 @@ command=${1:-notebooks}
 if [ $# -gt 0 ]; then shift; fi
 case $command in
     -h | --help) usage && exit 0 ;;
-    notebooks | student | lab | parity) ;;
+    notebooks | student | lab | parity | mine | offload-naive | offload-prefetch | offload-compare | budget-sweep) ;;
     test) none_left "$command" "$@" ;;
-    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, --help" ;;
+    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, mine, offload-naive, offload-prefetch, offload-compare, budget-sweep, --help" ;;
 esac
 
 cd "$ROOT"
@@ -240,5 +251,12 @@ case $command in
     student) exec "$PY" -m experiments.student "$@" ;;
     test) run_tests ;;
     parity) exec "$PY" -m experiments.parity "$@" ;;
+    mine) exec "$PY" -m experiments.mine "$@" ;;
+    offload-naive | offload-prefetch)
+        exec "$PY" -m experiments.offload_compare --out build/results --modes "${command#offload-}" \
+            --prompts 2 --new-tokens 32 "$@"
+        ;;
+    offload-compare) exec "$PY" -m experiments.offload_compare --out build/results "$@" ;;
+    budget-sweep) exec "$PY" -m experiments.budget_sweep --out build/results "$@" ;;
     lab) run_lab "$@" ;;
 esac

@@ -60,7 +60,8 @@ def measure(results: Results, options: argparse.Namespace, model: str) -> None:
     config = offload_options.config_of(options)[0]
     tokens = options.new_tokens or (FEWER if config.num_hidden_layers >= LAYERS else FEW)
     offload_options.limit_memory(options.device, options.cap_gib)
-    link = results.row(f"{name}/blocks", lambda: offload_options.blocks_row(options))["link_gb_s"]
+    times = offload_options.blocks(results, options, f"{name}/blocks")
+    link = offload_options.link_gb_s(results, times)
     longest, cap = PROMPT_TOKENS + tokens, {"gpu_memory_gib": options.cap_gib}
     with Offloaded(options, longest, link, offload="prefetch", **cap) as offloaded:
         prompt = offload_options.joined_prompt(config, PROMPT_TOKENS)
@@ -89,4 +90,4 @@ def model_checks(row: dict) -> list[dict]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(offload_options.run(main))

@@ -70,7 +70,8 @@ def measure(sweep: Results, options: argparse.Namespace) -> None:
         return
     prompt_and_answer = options.prompt_tokens + options.new_tokens
     offload_options.limit_memory(options.device, options.cap_gib)
-    with Offloaded(options, prompt_and_answer, times.link_gb_s, gpu_layer_budget=1) as offloaded:
+    link = offload_options.link_gb_s(sweep, times)
+    with Offloaded(options, prompt_and_answer, link, gpu_layer_budget=1) as offloaded:
         sweep.row("loaded", offloaded.loaded)
         for mode, budget, capped in plan:
             measure_one(sweep, offloaded, times, mode, budget, options.cap_gib if capped else None)
@@ -166,4 +167,4 @@ def ratio_checks(row: dict) -> list[dict]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(offload_options.run(main))

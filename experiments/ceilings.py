@@ -82,4 +82,4 @@ def machine_checks(rows: list[dict]) -> list[dict]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(offload_options.run(main))

@@ -11,6 +11,8 @@ COLUMNS = {  # heading: key in a row, unit
     "limit": ("limit_tokens_per_s", 1.0),
     "simulated": ("simulated_tokens_per_s", 1.0),
     "TTFT, s": ("ttft_s", 1.0),
+    "link alone, s": ("link_s", 1.0),
+    "resident TTFT, s": ("resident_prefill_s", 1.0),
     "peak, GiB": ("peak_bytes", GIB),
     "RTX 3070, predicted": ("rtx3070_tokens_per_s", 1.0),
 }

@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = [row for mode in MODES for row in results.rows(f"{mode}/")]
     timed = timed_checks(results)
     checks = [*(timed if options.judged else reported(timed)), *same_checks(rows)]
-    print(row_table([row for row in results.rows() if "ttft_s" in row]))
+    print(row_table([row for part in PARTS for row in results.rows(f"{part}/") if "ttft_s" in row]))
     report(results.finish(checks), checks)
     return 0 if all_met(checks) else 1
 
@@ -81,7 +81,7 @@ def measure(results: Results, options: argparse.Namespace) -> None:
 
 def measure_offloaded(results: Results, options: argparse.Namespace) -> None:
     """One model, loaded once, for all that minillm itself does."""
-    link = offload_options.blocks(results, options).link_gb_s
+    link = offload_options.link_gb_s(results, offload_options.blocks(results, options))
     prompts = prompts_of(options)
     longest = max(len(ids) for _, ids in prompts) + options.new_tokens
     tokens = max(longest, *(length + 1 for length in options.lengths))
@@ -178,4 +178,4 @@ def mode_checks(mode: str, rows: list[dict]) -> list[dict]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(offload_options.run(main))

@@ -6,15 +6,17 @@ device, whose slow link makes the same things happen in seconds. Goals are about
 
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 
 import torch
 
 from experiments.prompt_files import read_lines
 from experiments.results import FOLDER, Results
-from minillm import ModelConfig, block_times
+from minillm import ModelConfig, block_times, device
 from minillm.accelerators.pick import pick
 from minillm.block_times import BlockTimes
+from minillm.errors import InputError, RunError
 from minillm.model_source import find_model
 from minillm.units import GIB
 
@@ -75,13 +77,25 @@ def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def run(main: Callable[[], int]) -> int:
+    """The exit status of a command; what does not work here is one line, what is cut short can go on."""
+    try:
+        return main()
+    except (InputError, RunError) as error:
+        progress(f"error: {error}")
+        return 2 if isinstance(error, InputError) else 1
+    except KeyboardInterrupt:
+        progress("cut short: the same command continues after the last whole row")
+        return 130
+
+
 # ---- the device ----
 
 
-def blocks(results: Results, options: argparse.Namespace) -> BlockTimes:
+def blocks(results: Results, options: argparse.Namespace, key: str = "blocks") -> BlockTimes:
     """Block costs of this very command, as a row: a continued one may have met another link."""
     number = len(results.content["earlier_runs"])
-    key = f"blocks/{number}" if number else "blocks"
+    key = f"{key}/{number}" if number else key
     row = results.row(key, lambda: blocks_row(options))
     progress(f"{key}: link {row['link_gb_s']:.1f} GB/s")
     return BlockTimes(**{name: row[name] for name in BlockTimes.__dataclass_fields__})
@@ -95,6 +109,11 @@ def limit_memory(device: str, gib: float | None) -> None:
         torch.cuda.set_per_process_memory_fraction(min(1.0, gib * GIB / total) if gib else 1.0)
 
 
+def link_gb_s(results: Results, times: BlockTimes) -> float:
+    """The faster of this command's two measurements of the link, which gives the stricter limits."""
+    return max(times.link_gb_s, results.description.get("ceilings", {}).get("link_gb_s") or 0.0)
+
+
 def blocks_row(options: argparse.Namespace) -> dict:
     """Block costs of decoding, as a row."""
     return asdict(measure_blocks(options))
@@ -103,7 +122,7 @@ def blocks_row(options: argparse.Namespace) -> dict:
 def measure_blocks(options: argparse.Namespace, tokens: int = 1) -> BlockTimes:
     """What copies and blocks cost here, before anything is loaded; on a device of its own."""
     where = {"offload": "prefetch", "gpu_layer_budget": 1, "gpu_memory_gib": None}
-    accelerator = pick(torch.device(options.device), **where, link_gb_s=options.link_gb_s)
+    accelerator = pick(device.pick(options.device), **where, link_gb_s=options.link_gb_s)
     try:
         return block_times.measure(*config_of(options), accelerator, tokens=tokens, patience_s=PATIENCE_S)
     finally:

@@ -37,6 +37,7 @@ def test_streamed_layers_alone_are_in_host_memory():
     assert {name for name, place in places.items() if place == "cpu"} == {
         f"model.layers.{i}" for i in (0, 2, 3)
     }
+    pytest.importorskip("accelerate").utils.check_device_map(model, places)
     held = [name for name, _ in model.named_parameters()] + [name for name, _ in model.named_buffers()]
     assert all(any(key.startswith(name) for name in places) for key in held)
 

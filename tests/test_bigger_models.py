@@ -35,7 +35,7 @@ def test_the_cap_decides_how_many_layers_stay(tmp_path):
     assert bigger_models.main([*command, "--models", "random:Small"]) == 0
     assert bigger_models.main([*command, "--models", "random:Deep", "--resume", str(tmp_path)]) == 0
     found = rows(tmp_path)
-    assert list(found) == ["Small/blocks", "Small/prefetch", "Deep/blocks", "Deep/prefetch"]
+    assert list(found) == ["Small/blocks", "Small/prefetch", "Deep/blocks/1", "Deep/prefetch"]
     for name, layers in (("Small", 5), ("Deep", 9)):
         row = found[f"{name}/prefetch"]
         assert row["budget"] == (3 if layers == 9 else 4)  # the cache of five layers leaves room for one more

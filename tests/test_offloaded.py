@@ -6,7 +6,8 @@ import torch
 from experiments import machine, offload_options, offloaded
 from experiments.offloaded import Offloaded, limit, on_card, streamed_bytes
 from minillm import ModelConfig, presets, schedule
-from minillm.errors import RunError
+from minillm.block_times import BlockTimes
+from minillm.errors import InputError, RunError
 from minillm.units import GIB
 
 LAYER = (
@@ -79,6 +80,17 @@ def test_memory_is_capped_by_the_share_of_the_whole_card(monkeypatch):
     assert asked == [0.25, 1.0, 1.0]
 
 
+def test_limit_is_by_the_faster_measurement_of_the_link(monkeypatch):
+    times = BlockTimes(link_gb_s=54.0, attention_s=0.0, mlp_s=0.0, head_s=0.0)
+    for ceilings, link in (
+        ({"link_gb_s": 55.0}, 55.0),
+        ({"link_gb_s": 50.0}, 54.0),
+        ({"link_gb_s": None}, 54.0),
+    ):
+        results = type("Found", (), {"description": {"ceilings": ceilings}})
+        assert offload_options.link_gb_s(results, times) == link
+
+
 def test_long_prompt_is_the_shared_ones_in_a_row():
     config = presets.load("Qwen3-8B")
     assert offload_options.joined_prompt(config, 3) == [7985, 264, 6386]  # the first of data/prompts.jsonl
@@ -127,6 +139,23 @@ def test_every_mode_can_be_placed(options):
             model.place(mode, budget)
             assert model.placed(mode)["resident"] == resident
             assert model.simulated(mode, offload_options.measure_blocks(options)) > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (RunError("no room"), 1, "error: no room\n"),
+        (InputError("no such model"), 2, "error: no such model\n"),
+        (KeyboardInterrupt(), 130, "continues after the last whole row\n"),
+    ],
+)
+def test_command_that_cannot_go_on_says_so_in_a_line(error, status, words, capsys):
+    def fails():
+        raise error
+
+    assert offload_options.run(fails) == status
+    assert capsys.readouterr().err.endswith(words)
+    assert offload_options.run(lambda: 0) == 0
 
 
 def test_growing_memory_gives_it_back():

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("notebooks", "student", "lab", "test", "parity")
+COMMANDS = ("notebooks", "student", "lab", "test", "parity", "mine", "offload-naive", "offload-prefetch")
+COMMANDS += ("offload-compare", "budget-sweep")
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 
@@ -152,6 +153,26 @@ def test_lab_opens_the_notebooks_or_the_student_edition(installed_copy):
 def test_student_passes_its_options_on(installed_copy):
     run_all("student", "--force", "02", script=installed_copy)
     assert asked(installed_copy) == ["-m experiments.student --force 02"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("mine", ["experiments.mine"]),
+        ("budget-sweep", ["experiments.budget_sweep", "--out", "build/results"]),
+        ("offload-compare", ["experiments.offload_compare", "--out", "build/results"]),
+        ("offload-naive", ["experiments.offload_compare", "--out", "build/results", "--modes", "naive"]),
+        (
+            "offload-prefetch",
+            ["experiments.offload_compare", "--out", "build/results", "--modes", "prefetch"],
+        ),
+    ],
+)
+def test_offloading_writes_to_build_unless_told_otherwise(installed_copy, command, words):
+    assert run_all(command, "--out", "elsewhere", script=installed_copy).returncode == 0
+    (line,) = asked(installed_copy)
+    assert line.split()[: len(words) + 1] == ["-m", *words]
+    assert line.endswith(" --out elsewhere")  # the last one counts
 
 
 def test_ci_runs_the_tests():

@@ -59,7 +59,8 @@ def dispatched(model: PreTrainedModel, streamed: list[int], device: str) -> PreT
 
     if device == "cpu":
         return accelerate.cpu_offload(model, execution_device=torch.device("cpu"))
-    return accelerate.dispatch_model(model, device_map(model, streamed), main_device=0)
+    keys = model._skip_keys_device_placement  # as `from_pretrained` gives it: the cache stays where it is
+    return accelerate.dispatch_model(model, device_map(model, streamed), main_device=0, skip_keys=keys)
 
 
 def device_map(model: PreTrainedModel, streamed: list[int]) -> dict[str, int | str]:
