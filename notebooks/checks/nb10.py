@@ -42,6 +42,9 @@ metrics = Exercise(
         "Right from two tokens on. With one token you divide by no time at all: the speed is None.": (
             lambda called, times: toy.reading(called, times, least=1)
         ),
+        "Right from two tokens on. With one token there is no speed, but there is a TTFT.": (
+            lambda called, times: toy.reading(called, times) if len(times) > 1 else (None, None)
+        ),
         "Right, except without any token: then there is no first one, and both numbers are None.": (
             lambda called, times: toy.reading(called, times) if times else times[0]
         ),
@@ -71,6 +74,10 @@ overall = Exercise(
         "That is the mean of the requests' speeds. The fast request gets as much weight as the slow one, "
         "though the user spent far less time in it: add up tokens, add up seconds, then divide.": (
             lambda requests: mean(toy.rates(requests))
+        ),
+        "That is the mean of the requests' speeds. It even stops at a request with a single token, which has "
+        "no speed: add up tokens, add up seconds, then divide.": (
+            lambda requests: mean((n - 1) / (total - ttft) for ttft, total, n in requests)
         ),
         "That is the speed of the middle request. It is a fair thing to report, but not what was asked: all "
         "tokens over all seconds.": lambda requests: median(toy.rates(requests)),
