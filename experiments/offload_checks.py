@@ -26,13 +26,11 @@ def row_table(rows: list[dict]) -> str:
 
 
 def _cell(value: float | None, unit: float) -> str:
-    return (
-        "-"
-        if value is None
-        else str(value)
-        if isinstance(value, int) and unit == 1
-        else f"{value / unit:.3g}"
-    )
+    """Three digits, or a whole number."""
+    if value is None:
+        return "-"
+    whole = isinstance(value, int) and unit == 1
+    return f"{value:,}" if whole else f"{value / unit:,.0f}" if value / unit >= 100 else f"{value / unit:.3g}"
 
 
 def over(value: float | None, other: float | None) -> float | None:

@@ -70,8 +70,10 @@ def test_table_shows_what_there_is():
     rows = [
         {"key": "a/1", "tokens_per_s": 5.9386, "resident": 12, "peak_bytes": GIB * 3 // 2},
         {"key": "b", "tokens_per_s": None},
+        {"key": "c", "tokens_per_s": 1364.28},
     ]
-    head, first, second = row_table(rows).splitlines()
+    head, first, second, third = row_table(rows).splitlines()
     assert head.split() == ["resident", "tok/s", "peak,", "GiB"]
     assert first.split() == ["a/1", "12", "5.94", "1.5"]
     assert second.split() == ["b", "-", "-", "-"]
+    assert third.split() == ["c", "-", "1,364", "-"]
