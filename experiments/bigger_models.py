@@ -3,8 +3,9 @@
     python -m experiments.bigger_models      # data/results/bigger_models__<machine>.json
 
 On an H200 about 3 minutes, most of it making weights: 8B, 14B and 32B are 16, 30 and 66 GB, made at about 2
-GB/s and locked; a token then copies 9, 21 and 58 GB at 55 GB/s, so 27 tokens of 8B take 4.5 s and of 14B
-10 s, and 11 of 32B 12 s. The 32B model needs 70 GB of free main memory.
+GB/s and locked; a token then copies 8, 21 and 58 GB at 55 GB/s, so 27 tokens of 8B take 4 s and of 14B 10 s,
+and 11 of 32B 12 s. The 32B model needs 70 GB of free main memory: a machine that shows less before it is used
+is made to show it by `--grow-host-gib 72`, in half a minute.
 """
 
 import argparse

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from test_offloaded import SHAPE
 
-from experiments import bigger_models, machine
+from experiments import bigger_models, machine, offload_options
 from minillm import ModelConfig, memory, presets
 
 SMALL = ModelConfig(**SHAPE)
@@ -19,6 +19,7 @@ def small(monkeypatch):
     """Two models that differ in depth alone."""
     monkeypatch.setitem(presets.PRESETS, "Small", SMALL)
     monkeypatch.setitem(presets.PRESETS, "Deep", replace(SMALL, num_hidden_layers=9))
+    monkeypatch.setattr(offload_options, "PATIENCE_S", 0.0)
     monkeypatch.setattr(machine, "describe", lambda: {"date": "now", "commit": "abc", "command": "x"})
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from test_offloaded import SHAPE
 
-from experiments import budget_sweep, machine
+from experiments import budget_sweep, machine, offload_options
 from experiments.offloaded import Offloaded
 from minillm import ModelConfig, presets
 from minillm.errors import RunError
@@ -18,6 +18,7 @@ COMMAND += ["--prompt-tokens", "8", "--new-tokens", "4"]
 def small(monkeypatch):
     """A model of five layers; bandwidths take seconds and are tested elsewhere."""
     monkeypatch.setitem(presets.PRESETS, "Small", ModelConfig(**SHAPE))
+    monkeypatch.setattr(offload_options, "PATIENCE_S", 0.0)
     monkeypatch.setattr(machine, "describe", lambda: {"date": "now", "commit": "abc", "command": "x"})
 
 

@@ -7,13 +7,14 @@ import pytest
 from test_offloaded import SHAPE
 
 from experiments import ceilings as experiment
-from experiments import machine
+from experiments import machine, offload_options
 from minillm import ModelConfig, ceilings, presets
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setitem(presets.PRESETS, "Small", ModelConfig(**SHAPE))
+    monkeypatch.setattr(offload_options, "PATIENCE_S", 0.0)
     monkeypatch.setattr(machine, "describe", lambda: {"date": "now", "commit": "abc", "command": "x"})
     monkeypatch.setattr(ceilings, "measure", partial(ceilings.measure, 2**20, 1))
 

@@ -35,11 +35,11 @@ def test_probe_times_the_steps_of_one_load_and_puts_everything_back(tmp_path):
 
 def test_command_stores_every_repetition_and_leaves_no_checkpoint(tmp_path):
     (tmp_path / "made").mkdir()
-    command = ["--device", "cpu", "--model", "Small", "--repeats", "2", "--machine", "box"]
+    command = ["--device", "cpu", "--model", "Small", "--repeats", "1", "--machine", "box"]
     command += ["--out", str(tmp_path), "--folder", str(tmp_path / "made")]
     assert loading_speed.main(command) == 0
     stored = json.loads((tmp_path / "loading__box.json").read_text())
-    assert [row["key"] for row in stored["rows"]] == ["Small/offloaded/0", "Small/offloaded/1"]
+    assert [row["key"] for row in stored["rows"]] == ["Small/offloaded/0"]
     assert stored["rows"][0]["peak_bytes"] > 0
     assert list((tmp_path / "made").iterdir()) == []
 

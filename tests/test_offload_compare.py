@@ -5,7 +5,7 @@ import json
 import pytest
 from test_offloaded import SHAPE
 
-from experiments import machine, offload_compare, offload_ttft
+from experiments import machine, offload_compare, offload_options, offload_ttft
 from experiments.offloaded import Offloaded
 from experiments.results import Results
 from minillm import ModelConfig, presets
@@ -18,6 +18,7 @@ COMMAND += ["--prompts", "2", "--new-tokens", "4", "--lengths", "8", "40"]
 def small(monkeypatch):
     """A model of five layers; bandwidths take seconds and are tested elsewhere."""
     monkeypatch.setitem(presets.PRESETS, "Small", ModelConfig(**SHAPE))
+    monkeypatch.setattr(offload_options, "PATIENCE_S", 0.0)
     monkeypatch.setattr(machine, "describe", lambda: {"date": "now", "commit": "abc", "command": "x"})
 
 

@@ -29,6 +29,7 @@ SHAPE = {
 def options(monkeypatch):
     """A model of five layers on the emulated device."""
     monkeypatch.setitem(presets.PRESETS, "Small", ModelConfig(**SHAPE))
+    monkeypatch.setattr(offload_options, "PATIENCE_S", 0.0)
     parser = offload_options.parser("x", "x")
     given = ["--device", "cpu", "--model", "random:Small", "--link-gb-s", "5"]
     return offload_options.complete(parser.parse_args(given), {"cpu": {}})
