@@ -124,6 +124,12 @@ def measure_blocks(options: argparse.Namespace, tokens: int = 1) -> BlockTimes:
     where = {"offload": "prefetch", "gpu_layer_budget": 1, "gpu_memory_gib": None}
     accelerator = pick(device.pick(options.device), **where, link_gb_s=options.link_gb_s)
     try:
-        return block_times.measure(*config_of(options), accelerator, tokens=tokens, patience_s=PATIENCE_S)
+        config, dtype = config_of(options)
+        layers = (
+            config.num_hidden_layers if tokens == 1 else block_times.LAYERS
+        )  # caches of long prompts are large
+        return block_times.measure(
+            config, dtype, accelerator, tokens=tokens, patience_s=PATIENCE_S, layers=layers
+        )
     finally:
         accelerator.close()

@@ -32,7 +32,7 @@ from minillm.units import GB
 from minillm.weights import allocate, shorten_lookups
 
 BEYOND_CACHES = 128 * 2**20  # bytes: what is read after so many others comes from memory
-LINK_BYTES, LINK_S = 64 * 2**20, 0.01  # copies grow until one takes so many bytes or seconds
+LINK_BYTES, LINK_S = 64 * 2**20, 0.02  # largest copy; copies grow, and then get more, until they take so long
 LAYERS = 8  # that are timed together, so that what one costs is told from noise
 WARM, STEPS = 2, 64  # decode steps that are not counted, and that are at most
 
@@ -67,19 +67,21 @@ def measure(
     tokens: int = 1,
     context: int = 128,
     patience_s: float = 0.05,
+    layers: int = LAYERS,
 ) -> BlockTimes:
     """Time a pass of `tokens` tokens (1: a decode step after `context`; more: a prefill) by kinds of block.
 
-    `patience_s` for each kind of block; more makes the figures steadier. Takes memory for a layer, or some
-    small ones, the head, the table and a cache; raises RunError where that does not fit.
+    More `patience_s` for a kind of block, or more `layers` timed together, make the figures steadier. Takes
+    memory for a layer, or some small ones, the head, the table and a cache; raises RunError where that does
+    not fit.
     """
-    few = _shortened(config)
+    few = _shortened(config, layers)
     with explained_memory_errors(accelerator):
         model = _model(few, dtype, accelerator)
-        layers, engine = list(model.model.layers), Engine(model, dtype, accelerator)
+        blocks, engine = list(model.model.layers), Engine(model, dtype, accelerator)
         seconds = {}
         for kind in ("none", "attention", "mlp", "moe"):
-            model.model.layers = store = _Only(few, layers, kind)
+            model.model.layers = store = _Only(few, blocks, kind)
             shorten_lookups(model)
             if store.count or kind == "none":
                 whole = _decode_s(engine, context, patience_s) if tokens == 1 else _prefill_s(engine, tokens)
@@ -89,11 +91,11 @@ def measure(
         return BlockTimes(link_gb_s=link_gb_s(accelerator), head_s=head_s, **({"mlp_s": 0.0} | costs))
 
 
-def _shortened(config: ModelConfig) -> ModelConfig:
+def _shortened(config: ModelConfig, layers: int) -> ModelConfig:
     """The first layers, enough to hold each kind of block that there is."""
     moe = [config.is_moe_layer(index) for index in range(config.num_hidden_layers)]
     needed = max(moe.index(kind) + 1 for kind in set(moe))
-    return replace(config, num_hidden_layers=min(len(moe), max(LAYERS, needed)))
+    return replace(config, num_hidden_layers=min(len(moe), max(layers, needed)))
 
 
 def kind_of(config: ModelConfig, index: int, part: str) -> str:
@@ -102,26 +104,27 @@ def kind_of(config: ModelConfig, index: int, part: str) -> str:
 
 
 def link_gb_s(accelerator: Accelerator, repeats: int = 3) -> float:
-    """The accelerator's own copies, the best of some, of blocks large enough for a clock to tell."""
+    """The accelerator's copies, one behind the other as an offloading engine has them; the best of some."""
     arena, target = HostArena(LINK_BYTES), accelerator.empty(LINK_BYTES)
     try:
         arena.touch()
         if accelerator.pins:
             arena.pin()
-        size = LINK_BYTES // 1024
-        while _copy_s(accelerator, target[:size], arena.memory[:size]) < LINK_S and size < LINK_BYTES:
-            size *= 4
+        size, copies = LINK_BYTES // 1024, 1
+        while _copies_s(accelerator, target[:size], arena.memory[:size], copies) < LINK_S:
+            size, copies = (4 * size, 1) if size < LINK_BYTES else (size, 2 * copies)
         pair = target[:size], arena.memory[:size]
-        return size / GB / min(_copy_s(accelerator, *pair) for _ in range(repeats))
+        return size * copies / GB / min(_copies_s(accelerator, *pair, copies) for _ in range(repeats))
     finally:
         accelerator.give_back(target)
         arena.close()
 
 
-def _copy_s(accelerator: Accelerator, target: torch.Tensor, source: torch.Tensor) -> float:
+def _copies_s(accelerator: Accelerator, target: torch.Tensor, source: torch.Tensor, copies: int) -> float:
     accelerator.synchronize()
     began = time.perf_counter()
-    accelerator.copy(target, source)
+    for _ in range(copies):
+        accelerator.copy(target, source)
     accelerator.synchronize()
     return time.perf_counter() - began
 

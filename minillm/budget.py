@@ -11,6 +11,7 @@ from minillm.predict import Machine, decode
 from minillm.schedule import Placement, place
 from minillm.units import GIB, gib
 
+CLEARLY = 1.02  # times as fast as with one slot is worth a second one
 PLANNED_TOKENS = 4096  # that memory is planned for where max_model_len is not given; a context can be huge
 
 
@@ -41,6 +42,7 @@ class Request:
     free: int | None = None  # bytes of device memory; None: unknown, so not checked
     total: int | None = None  # bytes that the device has, likewise
     host_free: int | None = None  # bytes of host memory, likewise
+    table_on_host: bool = False  # whether an untied embedding stays there though nothing streams
     rates: Callable[[], Machine | None] = lambda: None  # asked where layers stream, for it can take a while
 
     @cached_property
@@ -91,7 +93,7 @@ def device_bytes(request: Request, placement: Placement) -> int:
     sizes = [a + m for a, m in zip(plan.attention_blocks, plan.mlp_blocks, strict=True)]
     slot = max((sizes[index] for index in placement.streamed), default=0)
     # Without streaming the embedding is on the device, too. A tied one always is: it serves as the head.
-    table = 0 if plan.head and placement.streamed else plan.embedding
+    table = 0 if plan.head and (placement.streamed or request.table_on_host) else plan.embedding
     weights = sum(sizes[index] for index in placement.resident) + placement.slots * slot
     return weights + table + plan.head + plan.norm + plan.kv + plan.workspace
 
@@ -122,7 +124,7 @@ def _best_slots(request: Request, mode: str, budget: int) -> tuple[Placement, fl
         decode(request.config, request.dtype_bytes, mode, each, request.machine).tokens_per_s
         for each in placements
     ]
-    best = max(range(len(speeds)), key=speeds.__getitem__)  # of equals the first: one slot
+    best = int(speeds[-1] > CLEARLY * speeds[0])  # rates are measured, and one slot has a layer more resident
     return placements[best], speeds[best]
 
 

@@ -85,15 +85,19 @@ class LLM:
         self,
         gpu_layer_budget: int | None = None,
         slots: int | None = None,
-        offload: str = "auto",
+        offload: str | None = None,
         gpu_memory_gib: float | None = None,
     ) -> None:
         """Move layers between host and device without loading anything anew; keywords as of `LLM`.
+
+        `offload`: None leaves naive naive unless slots are given, and is "auto" otherwise.
 
         Only for an LLM that keeps a host copy of every layer, which one does that was made with offloading.
         Raises as `LLM` does, and then everything stays where it is.
         """
         self._check_open()
+        stays_naive = self.decision.mode == "naive" and slots is None
+        offload = offload or ("naive" if stays_naive else "auto")
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         check_placement(asked | {"slots": slots})
         self.residency.move(slots=slots, **asked)

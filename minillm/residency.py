@@ -93,6 +93,7 @@ class Residency:
             free=None if free is None else free + held,
             total=self.accelerator.total_bytes(),
             host_free=host_free,
+            table_on_host=held > 0,
             rates=self._rates,
             **asked,
         )

@@ -7,12 +7,12 @@ GB = 10**9
 
 
 def gib(num_bytes: int) -> str:
-    """A memory size, "15.26 GiB"; smaller ones in MiB, "12.0 MiB", or KiB, "4.0 KiB"."""
+    """A memory size, "15.26 GiB"; smaller ones in MiB, "12.0 MiB", KiB, "4.0 KiB", or bytes, "12 B"."""
     if abs(num_bytes) >= GIB:
         return f"{num_bytes / GIB:.2f} GiB"
     if abs(num_bytes) >= MIB:
         return f"{num_bytes / MIB:.1f} MiB"
-    return f"{num_bytes / KIB:.1f} KiB"
+    return f"{num_bytes / KIB:.1f} KiB" if abs(num_bytes) >= KIB else f"{num_bytes} B"
 
 
 def gb_s(bytes_per_second: float) -> str:

@@ -115,7 +115,8 @@ def test_slots_are_those_of_the_faster_simulation(link_gb_s, budget):
         speeds[slots] = decode(WIDE, 4, "prefetch", place(10, budget, slots), rates).tokens_per_s
         asked = decide(Request(**request, slots=slots, rates=lambda: rates))
         assert asked.tokens_per_s == speeds[slots]
-    assert chosen.tokens_per_s == max(speeds.values())
+    assert chosen.tokens_per_s >= max(speeds.values()) / 1.02
+    assert chosen.placement.slots == 1 or speeds[2] > speeds[1]
     assert decide(Request(**request)).placement == place(10, budget, 1)  # nothing known: one
 
 

@@ -1,6 +1,7 @@
 """Another placement of a loaded model: the same logits, no memory left behind, no way to lose the model."""
 
 import gc
+import weakref
 
 import pytest
 import torch
@@ -156,3 +157,40 @@ def test_moving_leaves_nothing_behind(folder):
             llm.generate(PROMPT, SamplingParams(max_tokens=2))
         gc.collect()
         assert llm._accelerator.used == used
+
+
+def test_a_store_goes_without_waiting_for_the_garbage_collector(folder):
+    """Device memory in a circle of objects would stay taken until Python happens to look for circles."""
+    gc.collect()
+    gc.disable()
+    try:
+        llm = LLM(folder, device="cpu", gpu_layer_budget=2)
+        stores = []
+        for options in ({"gpu_layer_budget": 3}, {"gpu_layer_budget": 2, "offload": "naive"}, {}):
+            stores.append(weakref.ref(llm.model.model.layers))
+            llm.generate(PROMPT, SamplingParams(max_tokens=3))
+            if options:
+                llm.place(**options)
+        assert [store() is None for store in stores] == [True, True, False]
+        llm.close()
+        assert stores[-1]() is None
+    finally:
+        gc.enable()
+
+
+def test_the_mode_stays_unless_another_is_asked_for(folder):
+    with LLM(folder, device="cpu", offload="naive", gpu_layer_budget=2) as llm:
+        llm.place(gpu_layer_budget=3)
+        assert llm.decision.mode == "naive"
+        llm.place(gpu_layer_budget=3, offload="prefetch")
+        llm.place(gpu_layer_budget=2)
+        assert llm.decision.mode == "prefetch"
+
+
+@pytest.mark.parametrize("folder", [{}, {"tie_word_embeddings": True}], indirect=True)
+def test_predicted_weights_with_everything_resident_are_what_is_taken(folder):
+    with LLM(folder, device="cpu", gpu_layer_budget=2, max_model_len=64) as llm:
+        for budget in (2, LAYERS):
+            llm.place(gpu_layer_budget=budget)
+            plan = memory.plan(llm.config, 4, 64)
+            assert llm.decision.device_bytes - plan.kv - plan.workspace == llm._accelerator.used

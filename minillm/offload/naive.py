@@ -35,9 +35,9 @@ class NaiveOffload(OffloadedLayers):
             self.accelerator.copy_after(self.accelerator.computed())
             for part in PARTS:
                 self.copy(buffer, Copy(Block(index, part), 0))
+            self.bind(index, buffer)
         finally:  # also when cut short: who gets this memory next must not find a copy writing to it
             self.accelerator.synchronize()
-        self.bind(index, buffer)
 
     def restart(self) -> None:
         if self._fetched is not None:

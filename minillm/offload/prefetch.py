@@ -1,7 +1,7 @@
 """Prefetching offloading: copies run ahead, as far as a schedule allows."""
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
@@ -12,15 +12,17 @@ from minillm.schedule import Schedule, Step
 
 
 class Task:
-    """A step as the store carries it out, with all that is known of it beforehand."""
+    """A step as the store carries it out, with all that can be known beforehand.
 
-    def __init__(self, step: Step, accelerator: Accelerator):
-        self.step, self.during = step, accelerator.during(step)
-        self.needs: list[Task] = []
-        self.event: Event | None = None  # that it is finished; None: it has not been asked for
+    Tasks know each other by number only: objects in a circle would keep device memory until Python looks for
+    circles.
+    """
+
+    def __init__(self, step: Step, number: int, during: AbstractContextManager):
+        self.step, self.number, self.during = step, number, during
+        self.needs: list[int] = []
         self.block: Callable | None = None  # of a compute
         self.then: list[Task] = []  # copies that can be asked for once a compute has been
-        self.next: Task | None = None  # the streamed compute after this one; after the last comes the first
         self.views: tuple[torch.Tensor, torch.Tensor] | None = None  # of a copy: where to, where from
 
 
@@ -37,10 +39,10 @@ class PrefetchOffload(OffloadedLayers):
     ):
         super().__init__(layers, schedule.placement, accelerator, dtype, settled)
         self.schedule = schedule
-        self.tasks: dict[Step, Task] = {}
-        self.turns: dict[tuple[int, str], Task] = {}  # the streamed computes
+        self.turns: dict[tuple[int, str], Task] = {}  # the streamed computes in order, numbers 0, 1, …
         self.ahead: list[Task] = []  # copies that a pass finds under way when it starts
-        self.expected: Task | None = None  # the streamed compute that comes next; None: start anew
+        self.finished: list[Event | None] = []  # by number; None: not asked for since the start
+        self.expected: int | None = None  # the streamed compute that comes next; None: start anew
         self.occupy()
 
     def _occupy(self) -> None:
@@ -55,48 +57,48 @@ class PrefetchOffload(OffloadedLayers):
         """Turn the schedule into tasks, so that a pass looks nothing up: a GPU waits for its host."""
         schedule = self.schedule
         computes = [step for step in schedule.computes if step.slot is not None]
-        self.tasks = {step: Task(step, self.accelerator) for step in (*computes, *schedule.copies)}
-        for step, task in self.tasks.items():
-            task.needs = [self.tasks[need.step] for need in schedule.needs.get(step, ())]
+        steps = [*computes, *schedule.copies]
+        tasks = {step: Task(step, n, self.accelerator.during(step)) for n, step in enumerate(steps)}
+        for step, task in tasks.items():
+            task.needs = [tasks[need.step].number for need in schedule.needs.get(step, ())]
         for copy in schedule.copies:
             begin, end = self.layouts[copy.block.layer].ranges[copy.block.part]
-            self.tasks[copy].views = slots[copy.slot][begin:end], self.host[copy.block.layer][begin:end]
+            tasks[copy].views = slots[copy.slot][begin:end], self.host[copy.block.layer][begin:end]
         issued = schedule.issued_after()
-        for step, following in zip(computes, computes[1:] + computes[:1], strict=True):
-            task = self.tasks[step]
-            task.block, task.next = self[step.block.layer].block(step.block.part), self.tasks[following]
-            task.then = [self.tasks[copy] for copy, _ in issued.get(step, ())]
-            self.turns[step.block.layer, step.block.part] = task
-        self.ahead = [self.tasks[copy] for pairs in issued.values() for copy, ahead in pairs if ahead]
+        for step in computes:
+            tasks[step].block = self[step.block.layer].block(step.block.part)
+            tasks[step].then = [tasks[copy] for copy, _ in issued.get(step, ())]
+            self.turns[step.block.layer, step.block.part] = tasks[step]
+        self.ahead = [tasks[copy] for pairs in issued.values() for copy, ahead in pairs if ahead]
+        self.finished = [None] * len(tasks)
 
     @contextmanager
     def _streamed(self, index: int, part: str) -> Iterator[Callable]:
         task = self.turns[index, part]
-        if task is not self.expected:
+        if task.number != self.expected:
             self._start(task)
         self.expected = None  # until the step is over: whatever stops it makes the next pass start anew
         self._order(task, self.accelerator.compute_after)
         with task.during:
             yield task.block
-        task.event = self.accelerator.computed(task.event)
+        self.finished[task.number] = self.accelerator.computed(self.finished[task.number])
         for copy in task.then:
             self._issue(copy)
-        self.expected = task.next
+        self.expected = (task.number + 1) % len(self.turns)
 
     def restart(self) -> None:
         self.expected = None
 
     def release(self) -> None:
         super().release()
-        self.tasks, self.turns, self.ahead = {}, {}, []  # they look into the slots
+        self.turns, self.ahead = {}, []  # they look into the slots
 
     def _start(self, task: Task) -> None:
         """Make the slots what the start of a pass expects: the first layers on their way."""
-        if task is not next(iter(self.turns.values())):
+        if task.number:
             raise RuntimeError(f"a pass begins with the first streamed block, not with {task.step.block}")
         self.accelerator.synchronize()
-        for each in self.tasks.values():
-            each.event = None
+        self.finished = [None] * len(self.finished)
         for copy in self.ahead:
             self._issue(copy)
 
@@ -105,10 +107,10 @@ class PrefetchOffload(OffloadedLayers):
         with copy.during:
             self.accelerator.copy(*copy.views)
         self.bytes_copied += len(copy.views[0])
-        copy.event = self.accelerator.copied(copy.event)
+        self.finished[copy.number] = self.accelerator.copied(self.finished[copy.number])
 
     def _order(self, task: Task, after: Callable[[Event], None]) -> None:
         """Let `task` wait for what it needs; before the first pass there is nothing to wait for."""
-        for need in task.needs:
-            if need.event is not None:
-                after(need.event)
+        for number in task.needs:
+            if self.finished[number] is not None:
+                after(self.finished[number])
