@@ -11,7 +11,18 @@ __all__ = ["BrokenEngine", "ClockDevice", "freed_by", "missing_edge", "races", "
 freed_by = Exercise(
     "who used the slot before",
     toy.freed_by,
-    ((0, 8, 1), (5, 8, 1), (0, 8, 2), (1, 5, 2), (0, 5, 2), (4, 5, 2), (1, 7, 3), (2, 7, 3), (0, 1, 1)),
+    (
+        (0, 8, 1),
+        (1, 8, 1),
+        (5, 8, 1),
+        (0, 8, 2),
+        (1, 5, 2),
+        (0, 5, 2),
+        (2, 5, 2),
+        (4, 5, 2),
+        (1, 7, 3),
+        (2, 7, 3),
+    ),
     {
         "Right while the slots divide the layers. With 5 layers and 2 slots, layer 0 goes into slot 0, and "
         "so did layer 4 of the pass before, not layer 3: each pass starts with slot 0.": toy.in_a_circle,
@@ -41,11 +52,12 @@ _LATE = (
 )
 _BOTH = ({0: (0, 0, 3), 1: (0, 3, 6), 2: (1, 6, 9)}, {0: (2, 5), 1: (6, 8), 2: (9, 11)})
 _GONE = ({0: (0, 0, 1), 1: (0, 1, 2), 2: (1, 2, 3)}, {0: (2, 3), 1: (3, 4), 2: (2, 5)})
+_TURNED = ({0: (0, 2, 3), 1: (0, 0, 1)}, {0: (3, 4), 1: (1, 2)})
 
 races = Exercise(
     "races",
     toy.races,
-    (_FINE, _EARLY, _LATE, _BOTH, _GONE),
+    (_FINE, _EARLY, _LATE, _BOTH, _GONE, _TURNED),
     {
         "You find layers that start too early. A layer can also be overwritten while it is at work.": (
             lambda copies, computes: toy.races(copies, computes, free=False)
@@ -58,6 +70,14 @@ races = Exercise(
         ),
         "A copy that came before the layer's own copy does no harm: the layer's own copy replaced it.": (
             lambda copies, computes: toy.races(copies, computes, earlier=True)
+        ),
+        "Later is what begins later, not what has a higher number: nobody says in which order layers come.": (
+            lambda copies, computes: toy.races(copies, computes, by_number=True)
+        ),
+        "A later copy may even have ended before the computing begins: then all of the weights are another "
+        "layer's.": lambda copies, computes: toy.races(copies, computes, while_it_works=True),
+        "Both things can be wrong with one layer; list it once.": (
+            lambda copies, computes: toy.races(copies, computes, twice=True)
         ),
         "When one ends in the moment in which the other begins, that is no race: so it should be.": (
             lambda copies, computes: toy.races(copies, computes, touching=True)
@@ -142,7 +162,7 @@ repaired = Exercise(
             toy.engine(drains=True)
         ),
         "The event is kept under the wrong slot.": toy.engine(crossed=True),
-        "All letters are right, but you use three slots. There is room for two.": toy.engine(slots=3),
+        "There are two slots, 0 and 1. A third one would be memory that nobody has.": toy.engine(slots=3),
     },
     run=toy.try_engine,
 )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+SLOTS = 2
 UNKNOWN = "?"  # what is read from a slot that is being filled, or never was
 
 
@@ -16,7 +17,7 @@ class Use:
 
 
 class ClockDevice:
-    """Link and device, each with its list of orders. Nothing really waits: times are added up.
+    """Link and device, each with its list of orders, and two slots. Nothing really waits: times are added up.
 
     Computing with a slot appends its letter to the text, or "?" where a copy was under way.
     """
@@ -29,11 +30,13 @@ class ClockDevice:
 
     def copy(self, letter: str, slot: int) -> None:
         """Ask the link to fill `slot` with the weights `letter`."""
+        self._check(slot)
         begin, self._link = self._link, self._link + self.copy_s
         self._copies.append(Use(slot, begin, self._link, letter))
 
     def compute(self, slot: int) -> None:
         """Ask the device to compute with what lies in `slot`."""
+        self._check(slot)
         begin, self._device = self._device, self._device + self.compute_s
         self._computes.append(Use(slot, begin, self._device))
 
@@ -62,6 +65,10 @@ class ClockDevice:
         """When the last computing step is done."""
         return max((use.end for use in self._computes), default=0.0)
 
+    def _check(self, slot: int) -> None:
+        if slot not in range(SLOTS):
+            raise ValueError(f"there is no slot {slot}: there are {SLOTS}, counted from 0")
+
     def _read(self, use: Use) -> str:
         fills = [copy for copy in self._copies if copy.slot == use.slot and copy.begin < use.end]
         if not fills or fills[-1].end > use.begin:
@@ -88,13 +95,26 @@ class BrokenEngine:
             self.device.compute(slot)
 
 
-def try_engine(answer, weights, passes, copy_s, compute_s):
-    """What the engine computes in some passes, and how long they take."""
+def run_engine(answer, weights, passes, copy_s, compute_s):
+    """The device after some passes of an engine."""
     device = ClockDevice(copy_s, compute_s)
     engine = answer(device, weights)
     for _ in range(passes):
         engine.run_pass()
-    return device.text, device.seconds
+    return device
+
+
+def try_engine(answer, weights, passes, copy_s, compute_s):
+    """True, or what is not right about what the engine computes, or how long it takes."""
+    device = run_engine(answer, weights, passes, copy_s, compute_s)
+    best = run_engine(Engine, weights, passes, copy_s, compute_s)
+    if device.text == best.text and device.seconds <= best.seconds:
+        return True
+    case = f"{passes} x {weights!r} with copies of {copy_s} s and computing of {compute_s} s"
+    return (
+        f"For {case} your engine says {device.text!r} after {device.seconds:g} s; "
+        f"right and possible is {best.seconds:g} s."
+    )
 
 
 # ---- the repaired engine, and others ----
@@ -179,18 +199,26 @@ def the_next_user(number, streamed, slots):
 # A pass as two dictionaries: copies {layer: (slot, begin, end)}, computes {layer: (begin, end)}.
 
 
-def races(copies, computes, *, ready=True, free=True, slots=True, touching=False, earlier=False):
+def races(copies, computes, *, ready=True, free=True, touching=False, twice=False, **others):
     """Layers whose computing began before their copy ended, or was overwritten; the options make mistakes."""
     found = []
     for layer, (begin, end) in computes.items():
-        slot, own_begin, own_end = copies[layer]
-        others = [
-            (b, e)
-            for other, (s, b, e) in copies.items()
-            if other != layer and (s == slot or not slots) and (earlier or b >= own_begin)
-        ]
-        early = begin <= own_end if touching else begin < own_end
-        late = any(b <= end if touching else b < end for b, _ in others)
-        if (ready and early) or (free and late):
-            found.append(layer)
-    return sorted(found)
+        copied = copies[layer][2]
+        early = begin <= copied if touching else begin < copied
+        later = _overwriting(copies, layer, begin, **others)
+        late = any(b <= end if touching else b < end for b in later)
+        found += [layer] * (ready and early) + [layer] * (free and late)
+    return sorted(found if twice else set(found))
+
+
+def _overwriting(copies, layer, begin, *, slots=True, earlier=False, by_number=False, while_it_works=False):
+    """When the copies begin that take the place of `layer`."""
+    slot, own, _ = copies[layer]
+    return [
+        b
+        for other, (s, b, e) in copies.items()
+        if other != layer
+        and (s == slot or not slots)
+        and (earlier or (other > layer if by_number else b >= own))
+        and (e > begin or not while_it_works)
+    ]
