@@ -21,19 +21,21 @@ from minillm.arena import HostArena
 from minillm.config import ModelConfig
 from minillm.device import explained_memory_errors
 from minillm.engine import Engine
-from minillm.geometry import PARTS
+from minillm.geometry import ALIGNMENT, PARTS
 from minillm.layer import DecoderLayer
 from minillm.model import Qwen3
+from minillm.offload import NaiveOffload
 from minillm.rope import Rope
 from minillm.sampling_params import SamplingParams
-from minillm.schedule import HEAD, Block
+from minillm.schedule import HEAD, Block, place
 from minillm.sequence import Sequence
 from minillm.units import GB
-from minillm.weights import allocate, shorten_lookups
+from minillm.weights import allocate, build, shorten_lookups
 
 BEYOND_CACHES = 128 * 2**20  # bytes: what is read after so many others comes from memory
 LINK_BYTES, LINK_S = 64 * 2**20, 0.02  # largest copy; copies grow, and then get more, until they take so long
 LAYERS = 8  # that are timed together, so that what one costs is told from noise
+FETCHES = 20
 WARM, STEPS = 2, 64  # decode steps that are not counted, and that are at most
 
 
@@ -46,6 +48,7 @@ class BlockTimes:
     mlp_s: float  # 0 where no layer is dense
     head_s: float  # all of a pass that is in no block: embedding, head, the token on the host
     moe_s: float = 0.0  # 0 without layers of experts
+    fetch_s: float = 0.0  # of naive offloading, a layer, beside its copies and computing
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""
@@ -88,7 +91,8 @@ def measure(
                 seconds[kind] = max(0.0, whole - seconds.get("none", 0.0)) / max(1, store.count)
         head_s = seconds.pop("none")
         costs = {f"{kind}_s": each for kind, each in seconds.items()}
-        return BlockTimes(link_gb_s=link_gb_s(accelerator), head_s=head_s, **({"mlp_s": 0.0} | costs))
+        link, fetch_s = link_gb_s(accelerator), _fetch_s(config, dtype, accelerator)
+        return BlockTimes(link_gb_s=link, head_s=head_s, fetch_s=fetch_s, **({"mlp_s": 0.0} | costs))
 
 
 def _shortened(config: ModelConfig, layers: int) -> ModelConfig:
@@ -126,6 +130,33 @@ def _copies_s(accelerator: Accelerator, target: torch.Tensor, source: torch.Tens
     for _ in range(copies):
         accelerator.copy(target, source)
     accelerator.synchronize()
+    return time.perf_counter() - began
+
+
+def _fetch_s(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) -> float:
+    """Seconds to fetch a layer and drop it again, of so few bytes that copying them hardly counts."""
+    narrow = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 1, "num_key_value_heads": 1}
+    small = replace(_shortened(config, 1), head_dim=32, moe_intermediate_size=32, vocab_size=2, **narrow)
+    layers = build(small, dtype, "cpu", lambda parameters: None).model.layers
+    arena = HostArena(sum(layer.buffer.numel() for layer in layers) + ALIGNMENT)
+    try:
+        arena.touch()
+        if accelerator.pins:
+            arena.pin()
+        for layer in layers:
+            flat.bind(layer, flat.layout_of(layer, dtype), arena.take(layer.buffer.numel()), dtype)
+        store = NaiveOffload(layers, place(len(layers), 1, 1), accelerator, dtype)
+        times = [_fetched_s(store) for _ in range(FETCHES)]
+        store.release()
+        return median(times)
+    finally:
+        arena.close()
+
+
+def _fetched_s(store: NaiveOffload) -> float:
+    began = time.perf_counter()
+    store.fetch(len(store) - 1)
+    store.restart()
     return time.perf_counter() - began
 
 

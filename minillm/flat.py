@@ -57,13 +57,24 @@ def part_of(name: str) -> str:
 def bind(layer: Module, layout: FlatLayout, buffer: torch.Tensor, dtype: torch.dtype) -> None:
     """Make the layer's parameters views of `buffer` (uint8, aligned, at least `layout.num_bytes` long)."""
     layer.buffer = buffer
+    elements = buffer.view(dtype)
     for slot in layout.slots:
-        view = buffer[slot.offset : slot.offset + slot.num_bytes].view(dtype).view(slot.shape)
-        module_name, _, parameter_name = slot.name.rpartition(".")
-        setattr(layer.get_submodule(module_name), parameter_name, Parameter(view, requires_grad=False))
+        view = elements.narrow(0, slot.offset // dtype.itemsize, slot.num_bytes // dtype.itemsize)
+        owner, name = _owner(layer, slot.name)
+        parameter = Parameter(view.view(slot.shape), requires_grad=False)
+        # What `setattr` does in more steps: a layer that is fetched is bound for each token.
+        owner._parameters[name] = owner.__dict__[name] = parameter
     for module in layer.modules():
         if isinstance(module, Attention | MLP):
             module.bind()
+
+
+def _owner(layer: Module, name: str) -> tuple[Module, str]:
+    """The module that has the parameter, and the parameter's name there."""
+    *path, last = name.split(".")
+    for part in path:
+        layer = layer._modules[part]
+    return layer, last
 
 
 def aligned_buffer(num_bytes: int, device: torch.device | str) -> torch.Tensor:

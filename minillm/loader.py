@@ -7,6 +7,7 @@ fused, as `experts.gate_up_proj` [E, 2·width, hidden] and `experts.down_proj` [
 
 import re
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,11 +38,22 @@ def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
         sources = match(config, checkpoint)
 
     def fill(parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-        with Checkpoint(folder) as checkpoint, Progress("loading", len(sources), "tensor") as progress:
+        with (
+            Checkpoint(folder) as checkpoint,
+            Progress("loading", len(sources), "tensor") as progress,
+            ThreadPoolExecutor(1) as beside,
+        ):
+            # Mapped files reach a GPU slowly; meanwhile the processor is free to fill host memory.
+            copies = []
             for name, parameter in parameters:
-                source = sources[name]
-                parameter.copy_(checkpoint.tensor(source.key)[source.part])
+                stored = checkpoint.tensor(sources[name].key)[sources[name].part]
+                if parameter.is_cpu:
+                    parameter.copy_(stored)
+                else:
+                    copies.append(beside.submit(parameter.copy_, stored))
                 progress.advance()
+            for copy in copies:
+                copy.result()
 
     return fill
 

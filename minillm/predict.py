@@ -19,6 +19,8 @@ from minillm.units import GB
 class Machine(Protocol):
     """What one copy and one block cost."""
 
+    fetch_s: float  # seconds that naive offloading adds to a layer's copies: memory, views, waiting
+
     def copy_s(self, num_bytes: int) -> float:
         """Seconds of a copy over the link."""
 
@@ -32,6 +34,7 @@ class Rates:
 
     link_gb_s: float  # host memory to device memory
     device_gb_s: float  # device memory, read
+    fetch_s: float = 0.0
 
     def copy_s(self, num_bytes: int) -> float:
         return num_bytes / (self.link_gb_s * GB)
@@ -68,9 +71,14 @@ def timeline(
 ) -> Timeline:
     """Some passes of one token each, simulated; arguments as of `decode`."""
     costs = {block: rates.compute_s(config, block, dtype_bytes) for block in blocks(config)}
+
+    def copy_s(block: Block) -> float:
+        fetching = rates.fetch_s if mode == "naive" and block.part == PARTS[0] else 0.0
+        return fetching + rates.copy_s(block_bytes(config, block.layer, block.part, dtype_bytes))
+
     return simulate(
         (naive if mode == "naive" else prefetch)(placement),
-        copy_s=lambda block: rates.copy_s(block_bytes(config, block.layer, block.part, dtype_bytes)),
+        copy_s=copy_s,
         compute_s=lambda block, _: costs[block],
         passes=passes,
     )

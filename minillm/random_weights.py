@@ -14,7 +14,7 @@ from minillm.progress import Progress
 
 STD = 0.02  # standard deviation of weights, as Qwen3's `initializer_range`
 NORM_SPREAD = 0.1  # norm weights lie in 1 ± this, so that forgetting one shows
-_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 26}  # elements hashed at once: fits a core's cache / fills a GPU
+_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 24}  # elements hashed at once: fits a core's cache / fills a GPU
 
 
 def fill_random(

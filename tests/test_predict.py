@@ -53,3 +53,13 @@ def test_what_an_8_gb_card_does_with_8b():
     assert decision.placement.on_device == pytest.approx(16, abs=1)
     made = decode(QWEN3_8B, 2, decision.mode, decision.placement, Rates(31.5, 448.0))
     assert made.tokens_per_s == pytest.approx(31.5e9 / (len(decision.placement.streamed) * LAYER), rel=1e-3)
+
+
+def test_fetching_adds_to_naive_once_a_streamed_layer_and_to_prefetching_nothing():
+    placement = place(36, 10, 1)
+    for mode, layers in (("naive", 27), ("prefetch", 0)):
+        plain, slower = (
+            decode(QWEN3_8B, 2, mode, placement, Rates(31.5, 448.0, fetch_s)).seconds
+            for fetch_s in (0.0, 0.002)
+        )
+        assert slower - plain == pytest.approx(0.002 * layers, abs=1e-9)

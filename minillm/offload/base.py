@@ -45,6 +45,8 @@ class OffloadedLayers(ModuleList):
             raise
 
     def _occupy(self) -> None:
+        # Memory that was given back may still be in use by operations that were asked for before.
+        self.accelerator.copy_after(self.accelerator.computed())
         for index in self.placement.resident:
             if self.host[index] is not None:
                 buffer = self.hold(self.layouts[index].num_bytes)

@@ -21,13 +21,14 @@ class NaiveOffload(OffloadedLayers):
     @contextmanager
     def _streamed(self, index: int, part: str) -> Iterator[Callable]:
         if part == PARTS[0]:
-            self._fetch(index)
+            self.fetch(index)
         with self.accelerator.during(Compute(Block(index, part), 0)):
             yield self[index].block(part)
         if part == PARTS[-1]:
             self.restart()
 
-    def _fetch(self, index: int) -> None:
+    def fetch(self, index: int) -> None:
+        """Bring layer `index` to the device and wait until it is there."""
         self.restart()  # what a pass that was broken off left behind
         buffer = self.accelerator.empty(self.layouts[index].num_bytes)
         self._fetched = index, buffer
@@ -43,5 +44,5 @@ class NaiveOffload(OffloadedLayers):
         if self._fetched is not None:
             index, buffer = self._fetched
             self._fetched = None
-            self.bind(index, self.host[index])
+            self.bind(index, self.host[index])  # else the views would keep the memory
             self.accelerator.give_back(buffer)
