@@ -82,17 +82,30 @@ def measure(
     with explained_memory_errors(accelerator):
         model = _model(few, dtype, accelerator)
         blocks, engine = list(model.model.layers), Engine(model, dtype, accelerator)
-        seconds = {}
-        for kind in ("none", "attention", "mlp", "moe"):
+        seconds, counts = {}, {}
+        for kind in ("none", "attention", "mlp", "moe", "all"):
             model.model.layers = store = _Only(few, blocks, kind)
             shorten_lookups(model)
             if store.count or kind == "none":
-                whole = _decode_s(engine, context, patience_s) if tokens == 1 else _prefill_s(engine, tokens)
-                seconds[kind] = max(0.0, whole - seconds.get("none", 0.0)) / max(1, store.count)
-        head_s = seconds.pop("none")
-        costs = {f"{kind}_s": each for kind, each in seconds.items()}
+                counts[kind] = store.count
+                seconds[kind] = (
+                    _decode_s(engine, context, patience_s) if tokens == 1 else _prefill_s(engine, tokens)
+                )
         link, fetch_s = link_gb_s(accelerator), _fetch_s(config, dtype, accelerator)
-        return BlockTimes(link_gb_s=link, head_s=head_s, fetch_s=fetch_s, **({"mlp_s": 0.0} | costs))
+        return BlockTimes(link_gb_s=link, fetch_s=fetch_s, **_shares(seconds, counts))
+
+
+def _shares(seconds: dict[str, float], counts: dict[str, int]) -> dict[str, float]:
+    """What one block of each kind costs in a whole pass: apart they show their proportion, together their sum.
+
+    Together they can be quicker: while the device is busy with one, the host asks for the next.
+    """
+    head_s, whole = seconds.pop("none"), seconds.pop("all")
+    apart = {kind: max(0.0, each - head_s) for kind, each in seconds.items()}
+    scale = max(0.0, whole - head_s) / max(sum(apart.values()), 1e-9)
+    return {"mlp_s": 0.0, "head_s": head_s} | {
+        f"{kind}_s": scale * each / counts[kind] for kind, each in apart.items()
+    }
 
 
 def _shortened(config: ModelConfig, layers: int) -> ModelConfig:
@@ -197,9 +210,9 @@ class _Only(Module):
         self.ready = {}
         for index, layer in enumerate(layers):
             for part in PARTS:
-                chosen = kind_of(config, index, part) == kind
+                chosen = kind in ("all", kind_of(config, index, part))
                 self.ready[index, part] = nullcontext(layer.block(part) if chosen else _through)
-        self.count = sum(kind_of(config, *key) == kind for key in self.ready)
+        self.count = sum(kind in ("all", kind_of(config, *key)) for key in self.ready)
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
         return self.ready[index, part]

@@ -44,8 +44,9 @@ def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
             ThreadPoolExecutor(1) as beside,
         ):
             # Mapped files reach a GPU slowly; meanwhile the processor is free to fill host memory.
+            order = sorted(parameters, key=lambda named: named[1].is_cpu)  # what is the GPU's comes first
             copies = []
-            for name, parameter in parameters:
+            for name, parameter in order:
                 stored = checkpoint.tensor(sources[name].key)[sources[name].part]
                 if parameter.is_cpu:
                     parameter.copy_(stored)

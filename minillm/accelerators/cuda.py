@@ -22,6 +22,7 @@ class Cuda:
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
         self.stream = torch.cuda.Stream(device)
+        self._raw, self._current = None, None
 
     # ---- memory: PyTorch's allocator counts all of it ----
 
@@ -55,22 +56,34 @@ class Cuda:
 
     # ---- copies and events ----
 
+    @property
+    def computing(self) -> torch.cuda.Stream:
+        """The caller's current stream; a new object only when it is another: this is asked several times a block."""
+        raw = torch._C._cuda_getCurrentRawStream(self.device.index)
+        if raw != self._raw:
+            self._raw, self._current = raw, torch.cuda.current_stream(self.device)
+        return self._current
+
     def copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         # A source that is not pinned would make this call wait, and the copies would no longer overlap.
-        with torch.cuda.stream(self.stream):
+        computing = self.computing
+        torch.cuda.set_stream(self.stream)
+        try:
             target.copy_(source, non_blocking=True)
+        finally:
+            torch.cuda.set_stream(computing)
 
     def copied(self, event: torch.cuda.Event | None = None) -> torch.cuda.Event:
         return self.stream.record_event(event)
 
     def computed(self, event: torch.cuda.Event | None = None) -> torch.cuda.Event:
-        return torch.cuda.current_stream(self.device).record_event(event)
+        return self.computing.record_event(event)
 
     def copy_after(self, event: torch.cuda.Event) -> None:
         self.stream.wait_event(event)
 
     def compute_after(self, event: torch.cuda.Event) -> None:
-        torch.cuda.current_stream(self.device).wait_event(event)
+        self.computing.wait_event(event)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)
@@ -82,7 +95,7 @@ class Cuda:
 
     def moment(self, copying: bool) -> torch.cuda.Event:
         event = torch.cuda.Event(enable_timing=True)
-        event.record(self.stream if copying else torch.cuda.current_stream(self.device))
+        event.record(self.stream if copying else self.computing)
         return event
 
     def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
