@@ -96,7 +96,7 @@ def measure(
 
 
 def _shares(seconds: dict[str, float], counts: dict[str, int]) -> dict[str, float]:
-    """What one block of each kind costs in a whole pass: apart they show their proportion, together their sum.
+    """What a block of each kind costs in a whole pass: apart they show their proportion, together their sum.
 
     Together they can be quicker: while the device is busy with one, the host asks for the next.
     """

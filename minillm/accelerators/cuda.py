@@ -58,7 +58,7 @@ class Cuda:
 
     @property
     def computing(self) -> torch.cuda.Stream:
-        """The caller's current stream; a new object only when it is another: this is asked several times a block."""
+        """The caller's stream; an object is made only for a new one, for this is asked often."""
         raw = torch._C._cuda_getCurrentRawStream(self.device.index)
         if raw != self._raw:
             self._raw, self._current = raw, torch.cuda.current_stream(self.device)
