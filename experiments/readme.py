@@ -14,10 +14,12 @@ from minillm.hardware import PUBLISHED
 from minillm.model_source import SHIPPED
 from minillm.plot import short
 from minillm.presets import PRESETS
+from minillm.units import GB, gib
 from training.card import experts, used_parameters
 from training.skills import SKILLS
 
 README = ROOT / "README.md"
+RESULTS = ROOT / "data" / "results"
 FIGURE = ROOT / "data" / "figures" / "predicted_8b.png"
 MACHINES = [PUBLISHED[name] for name in ("rtx2080ti", "rtx3070", "rtx4090", "laptop")]  # of learners
 MODELS = ("Qwen3-1.7B", "Qwen3-4B", "Qwen3-8B", "Qwen3-14B")
@@ -75,7 +77,34 @@ def shipped_row(name: str) -> list[str]:
     return [f"[`{name}`](data/{name}/README.md)", *shape, f"{size / 1e6:.1f} MB", *shares]
 
 
-BLOCKS = {"predicted": predicted_table, "course": course_table, "shipped": shipped_table}
+def offload_table() -> str:
+    """The budget sweep of Qwen3-8B: measured on an H200, and predicted for the course's card."""
+    result = json.loads((RESULTS / "budget_sweep__h200.json").read_text(encoding="utf-8"))
+    rows = {row["key"]: row for row in result["rows"]}
+    head = ["layers on the GPU", "copied a token", "GPU memory", "naive", "prefetch", "limit of the link"]
+    lines = [[*head, "RTX 3070, prefetch, *predicted*"], ["---"] * (len(head) + 1)]
+    for row in rows.values():
+        if row.get("mode") == "prefetch" and row["streamed"]:
+            speeds = rows[f"naive/{row['budget']}"], row, {"tokens_per_s": row["limit_tokens_per_s"]}
+            card = row["rtx3070_tokens_per_s"]
+            lines.append(
+                [
+                    f"{row['budget']} of {row['resident'] + row['streamed']}",
+                    f"{row['streamed_bytes'] / GB:.1f} GB",
+                    gib(row["peak_bytes"]),
+                    *(f"{each['tokens_per_s']:.2f}" for each in speeds),
+                    "too large" if card is None else f"{card:.2f}",
+                ]
+            )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+BLOCKS = {
+    "predicted": predicted_table,
+    "offload": offload_table,
+    "course": course_table,
+    "shipped": shipped_table,
+}
 
 
 def with_blocks(text: str) -> str:

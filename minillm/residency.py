@@ -109,6 +109,7 @@ class Residency:
                 self._block_times = measure(self.config, self.dtype, self.accelerator)
             except RunError:
                 return None
+            self.accelerator.trim()
         return self._block_times
 
     def _check_resident(self) -> None:

@@ -116,7 +116,8 @@ def test_notebooks_follow_the_rules(path):
 def test_notebooks_are_those_of_the_course():
     course = json.loads((ROOT / "data" / "course.json").read_text(encoding="utf-8"))
     assert [row["number"] for row in course] == [f"{number:02d}" for number in range(21)]
-    assert [path.name[:2] for path in NOTEBOOKS] == [f"{number:02d}" for number in range(len(NOTEBOOKS))]
+    numbers = [path.name[:2] for path in NOTEBOOKS]
+    assert numbers == [f"{number:02d}" for number in range(13) if number != 7]  # 07 follows with its kernels
     questions = {row["number"]: row["question"] for row in course}
     for path in NOTEBOOKS:
         title = rules.source(json.loads(path.read_text(encoding="utf-8"))["cells"][0]).splitlines()[0]

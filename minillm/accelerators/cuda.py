@@ -33,6 +33,9 @@ class Cuda:
     def give_back(self, buffer: torch.Tensor) -> None:
         """Nothing to do: it goes when its last reference does."""
 
+    def trim(self) -> None:
+        torch.cuda.empty_cache()
+
     def holding(self, num_bytes: int) -> AbstractContextManager:
         return nullcontext()
 

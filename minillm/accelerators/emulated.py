@@ -69,6 +69,9 @@ class Emulated:
         self.used -= len(buffer)
         self._kept[len(buffer)].append(buffer)
 
+    def trim(self) -> None:
+        self._kept.clear()
+
     @contextmanager
     def holding(self, num_bytes: int) -> Iterator[None]:
         self._take(num_bytes)

@@ -45,6 +45,7 @@ class OffloadedLayers(ModuleList):
             raise
 
     def _occupy(self) -> None:
+        self.accelerator.trim()
         # Memory that was given back may still be in use by operations that were asked for before.
         self.accelerator.copy_after(self.accelerator.computed())
         for index in self.placement.resident:
