@@ -32,7 +32,7 @@ class Accelerator(Protocol):
         """The caller no longer uses what `empty` gave it, and drops it."""
 
     def trim(self) -> None:
-        """Let go of memory that was given back and is kept for later: in pieces it can be too small for more."""
+        """Let go of memory that is kept for later: in pieces it can be too small for what comes."""
 
     def holding(self, num_bytes: int) -> AbstractContextManager:
         """Count memory that was taken without `empty` (a KV cache) while the context lasts."""
