@@ -99,7 +99,7 @@ def test_capacity_is_a_limit_and_the_peak_is_kept(make):
     kept = device.empty(60)
     assert len(kept) == 60
     assert kept.data_ptr() % 256 == 0
-    with pytest.raises(RunError, match=r"0\.1 KiB asked for.*lower the budget"):
+    with pytest.raises(RunError, match=r"61 B asked for.*lower the budget"):
         device.empty(61)
     assert (device.used, device.peak) == (60, 60)
     device.give_back(kept)
