@@ -186,9 +186,8 @@ def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) ->
 
     def other(num_bytes: int) -> torch.Tensor:
         buffer = flat.aligned_buffer(num_bytes, device)
-        buffer.view(dtype).fill_(
-            0.01
-        )  # as it was found, memory may hold numbers that are slow to compute with
+        # Memory as it was found may hold numbers that are slow to compute with.
+        buffer.view(dtype).fill_(0.01)
         return buffer
 
     def table(num_bytes: int) -> torch.Tensor:
