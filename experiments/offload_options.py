@@ -125,11 +125,9 @@ def measure_blocks(options: argparse.Namespace, tokens: int = 1) -> BlockTimes:
     accelerator = pick(device.pick(options.device), **where, link_gb_s=options.link_gb_s)
     try:
         config, dtype = config_of(options)
-        layers = (
-            config.num_hidden_layers if tokens == 1 else block_times.LAYERS
-        )  # caches of long prompts are large
-        return block_times.measure(
-            config, dtype, accelerator, tokens=tokens, patience_s=PATIENCE_S, layers=layers
-        )
+        more = {"patience_s": PATIENCE_S, "context": 128}
+        if tokens == 1:  # caches of long prompts are large
+            more["layers"] = config.num_hidden_layers
+        return block_times.measure(config, dtype, accelerator, tokens=tokens, **more)
     finally:
         accelerator.close()

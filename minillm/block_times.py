@@ -68,8 +68,8 @@ def measure(
     dtype: torch.dtype,
     accelerator: Accelerator,
     tokens: int = 1,
-    context: int = 128,
-    patience_s: float = 0.05,
+    context: int = 32,
+    patience_s: float = 0.02,
     layers: int = LAYERS,
 ) -> BlockTimes:
     """Time a pass of `tokens` tokens (1: a decode step after `context`; more: a prefill) by kinds of block.

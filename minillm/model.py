@@ -20,7 +20,8 @@ class Decoder(Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         self.config = config
-        self.embed_tokens = Embedding(config.vocab_size, config.hidden_size)
+        # Without initial values: on the meta device those would import the compiler, for a second.
+        self.embed_tokens = Embedding.from_pretrained(torch.empty(config.vocab_size, config.hidden_size))
         self.layers: LayerStore = ResidentLayers(config)
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 

@@ -1,11 +1,17 @@
 """Where a loaded model lies and how much memory that takes, as text."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from minillm import memory
-from minillm.arena import HostArena
 from minillm.budget import Decision
 from minillm.config import ModelConfig
 from minillm.schedule import Placement
 from minillm.units import gib, short
+
+if TYPE_CHECKING:
+    from minillm.arena import HostArena
 
 
 def report(

@@ -1,5 +1,7 @@
 """The emulated device: copies run beside computing, at the link's pace, in order, and poison the target."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -123,3 +125,14 @@ def test_closing_finishes_what_was_asked_for_and_refuses_more(make):
     assert torch.equal(target, source())
     with pytest.raises(RunError, match="closed"):
         device.copy(target, source())
+
+
+def test_a_program_may_end_without_closing_the_device():
+    """In the middle of a copy that would take minutes."""
+    code = (
+        "import torch; from minillm.accelerators.emulated import Emulated; device = Emulated(link_gb_s=1e-4);"
+        "target, source = device.empty(2**24), torch.zeros(2**24, dtype=torch.uint8);"
+        "device.copy(target, source); device.copy(target, source)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")

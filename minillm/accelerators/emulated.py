@@ -4,6 +4,7 @@ Computing happens on the caller's thread, so what it has asked for is done when 
 happen on the other thread, and really at the same time.
 """
 
+import atexit
 import threading
 import time
 from collections import defaultdict, deque
@@ -42,10 +43,12 @@ class Emulated:
         )  # as a GPU's allocator does: finding pages is slow
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
-        self._closed = False
+        self._closed = self._abandoned = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
         self._thread.start()
+        # A thread inside PyTorch while the interpreter goes down would abort the process.
+        atexit.register(self._abandon)
 
     # ---- memory ----
 
@@ -137,11 +140,17 @@ class Emulated:
         return later[0] - earlier[0]
 
     def close(self) -> None:
+        atexit.unregister(self._abandon)
         with self._state:
             self._closed = True
             self._state.notify_all()
         self._thread.join()
         self._kept.clear()
+
+    def _abandon(self) -> None:
+        """Close without waiting for copies, which nobody will read."""
+        self._abandoned = True
+        self.close()
 
     def _queue(self, job: Callable[[], None]) -> None:
         with self._state:
@@ -185,6 +194,8 @@ class Emulated:
         began = time.perf_counter()
         target.fill_(POISON)
         for begin in range(0, len(source), PIECE):
+            if self._abandoned:
+                return
             end = min(begin + PIECE, len(source))
             if self.link_gb_s is not None:  # a piece arrives when its last byte does
                 time.sleep(max(0.0, began + end / (self.link_gb_s * GB) - time.perf_counter()))
