@@ -15,27 +15,23 @@ from statistics import median
 import torch
 from torch.nn import Module
 
-from minillm import flat
+from minillm import flat, link_times
 from minillm.accelerators import Accelerator
-from minillm.arena import HostArena
 from minillm.config import ModelConfig
 from minillm.device import explained_memory_errors
 from minillm.engine import Engine
-from minillm.geometry import ALIGNMENT, PARTS
+from minillm.geometry import PARTS
 from minillm.layer import DecoderLayer
 from minillm.model import Qwen3
-from minillm.offload import NaiveOffload
 from minillm.rope import Rope
 from minillm.sampling_params import SamplingParams
-from minillm.schedule import HEAD, Block, place
+from minillm.schedule import HEAD, Block
 from minillm.sequence import Sequence
 from minillm.units import GB
-from minillm.weights import allocate, build, shorten_lookups
+from minillm.weights import allocate, shorten_lookups
 
 BEYOND_CACHES = 128 * 2**20  # bytes: what is read after so many others comes from memory
-LINK_BYTES, LINK_S = 64 * 2**20, 0.02  # largest copy; copies grow, and then get more, until they take so long
 LAYERS = 8  # that are timed together, so that what one costs is told from noise
-FETCHES = 20
 WARM, STEPS = 2, 64  # decode steps that are not counted, and that are at most
 
 
@@ -91,7 +87,8 @@ def measure(
                 seconds[kind] = (
                     _decode_s(engine, context, patience_s) if tokens == 1 else _prefill_s(engine, tokens)
                 )
-        link, fetch_s = link_gb_s(accelerator), _fetch_s(config, dtype, accelerator)
+        link = link_times.link_gb_s(accelerator)
+        fetch_s = link_times.fetch_s(_shortened(config, 1), dtype, accelerator)
         return BlockTimes(link_gb_s=link, fetch_s=fetch_s, **_shares(seconds, counts))
 
 
@@ -118,59 +115,6 @@ def _shortened(config: ModelConfig, layers: int) -> ModelConfig:
 def kind_of(config: ModelConfig, index: int, part: str) -> str:
     """ "moe" for an MLP of experts, else the part."""
     return "moe" if part == "mlp" and config.is_moe_layer(index) else part
-
-
-def link_gb_s(accelerator: Accelerator, repeats: int = 3) -> float:
-    """The accelerator's copies, one behind the other as an offloading engine has them; the best of some."""
-    arena, target = HostArena(LINK_BYTES), accelerator.empty(LINK_BYTES)
-    try:
-        arena.touch()
-        if accelerator.pins:
-            arena.pin()
-        size, copies = LINK_BYTES // 1024, 1
-        while _copies_s(accelerator, target[:size], arena.memory[:size], copies) < LINK_S:
-            size, copies = (4 * size, 1) if size < LINK_BYTES else (size, 2 * copies)
-        pair = target[:size], arena.memory[:size]
-        return size * copies / GB / min(_copies_s(accelerator, *pair, copies) for _ in range(repeats))
-    finally:
-        accelerator.give_back(target)
-        arena.close()
-
-
-def _copies_s(accelerator: Accelerator, target: torch.Tensor, source: torch.Tensor, copies: int) -> float:
-    accelerator.synchronize()
-    began = time.perf_counter()
-    for _ in range(copies):
-        accelerator.copy(target, source)
-    accelerator.synchronize()
-    return time.perf_counter() - began
-
-
-def _fetch_s(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) -> float:
-    """Seconds to fetch a layer and drop it again, of so few bytes that copying them hardly counts."""
-    narrow = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 1, "num_key_value_heads": 1}
-    small = replace(_shortened(config, 1), head_dim=32, moe_intermediate_size=32, vocab_size=2, **narrow)
-    layers = build(small, dtype, "cpu", lambda parameters: None).model.layers
-    arena = HostArena(sum(layer.buffer.numel() for layer in layers) + ALIGNMENT)
-    try:
-        arena.touch()
-        if accelerator.pins:
-            arena.pin()
-        for layer in layers:
-            flat.bind(layer, flat.layout_of(layer, dtype), arena.take(layer.buffer.numel()), dtype)
-        store = NaiveOffload(layers, place(len(layers), 1, 1), accelerator, dtype)
-        times = [_fetched_s(store) for _ in range(FETCHES)]
-        store.release()
-        return median(times)
-    finally:
-        arena.close()
-
-
-def _fetched_s(store: NaiveOffload) -> float:
-    began = time.perf_counter()
-    store.fetch(len(store) - 1)
-    store.restart()
-    return time.perf_counter() - began
 
 
 def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) -> Qwen3:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from minillm import LLM, ModelConfig, SamplingParams, block_times
+from minillm import LLM, ModelConfig, SamplingParams, block_times, link_times
 from minillm.accelerators.emulated import Emulated
 from minillm.budget import Request, decide
 from minillm.errors import RunError
@@ -53,7 +53,7 @@ def test_a_larger_part_costs_more(device):
 
 
 def test_the_link_is_as_fast_as_it_was_made(device):
-    assert block_times.link_gb_s(device) == pytest.approx(2.0, rel=0.2)
+    assert link_times.link_gb_s(device) == pytest.approx(2.0, rel=0.2)
 
 
 def test_kinds_of_blocks_are_told_apart(device):
