@@ -21,7 +21,7 @@ from experiments.results import Results, all_met, check, report, reported
 from minillm.block_times import BlockTimes
 from minillm.errors import RunError
 
-CAPPED, LIFTED = (1, 2, 4, 8, 13), (16, 24, 32, 36)
+CAPPED, LIFTED = (1, 2, 4, 8, 13), (16, 24, 32, 34, 35, 36)
 PROMPT_TOKENS = 128
 DEFAULTS = {"cuda": {"new_tokens": 48}, "cpu": {"new_tokens": 12}}
 MODES = ("prefetch", "naive")
