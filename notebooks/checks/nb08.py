@@ -1,5 +1,7 @@
 """Notebook 08: naive offloading: its time, its store, its store after an error, what it locks."""
 
+import math
+
 from checks import toy_stores as stores
 from checks.exercise import Exercise
 from checks.toy_stores import ToyStore
@@ -35,6 +37,30 @@ token_ms = Exercise(
         (8, 10, 0.5, 0.2, 10.0, 40.0),
     ),
     {
+        "One place of the budget is where the others take turns, so budget − 1 layers stay. With a budget "
+        "larger than the model your number of copies is negative.": (
+            lambda *case: _token_ms(*case, streamed=lambda layers, budget: layers - budget)
+        ),
+        "It is right as long as something is streamed. If the budget holds all layers, nobody needs a place "
+        "to take turns in, and your number of copies is one, or even negative.": (
+            lambda *case: _token_ms(*case, streamed=lambda layers, budget: layers - budget + 1)
+        ),
+        "The slot takes a place of the budget, so one layer more is streamed, not one less; and never less "
+        "than none.": (lambda *case: _token_ms(*case, streamed=lambda layers, budget: layers - budget - 1)),
+        "That streams every layer. As many as the budget has places stay, all but the one whose place is the "
+        "slot.": (lambda *case: _token_ms(*case, streamed=lambda layers, budget: layers)),
+        "All layers are computed, also those that were just copied: computing reads every layer from "
+        "the device's memory, not only as many as the budget holds.": (
+            lambda layers, budget, layer, head, link, device: _token_ms(
+                layers, budget, layer, head, link, device, computed=budget * layer + head
+            )
+        ),
+        "All layers are computed, so all are read from the device's memory, not only the budget − 1 that "
+        "stay.": (
+            lambda layers, budget, layer, head, link, device: _token_ms(
+                layers, budget, layer, head, link, device, computed=(budget - 1) * layer + head
+            )
+        ),
         "One place of the budget is where the others take turns: budget − 1 layers stay.": (
             lambda *case: _token_ms(*case, streamed=lambda layers, budget: max(0, layers - budget))
         ),
@@ -95,6 +121,14 @@ token_ms = Exercise(
 
 # ---- stores ----
 
+NO_CONTEXT_MANAGER = {
+    stores.NOT_DECORATED: stores.Undecorated,
+    stores.NO_MANAGER: stores.NoManager,
+    stores.NO_YIELD: stores.Returns,
+    "You yield what the block computes. Yield the block itself, without calling it; its caller calls "
+    "it.": stores.Computes,
+}
+
 some_stay = Exercise(
     "some layers stay",
     stores.SomeStay,
@@ -111,7 +145,8 @@ some_stay = Exercise(
         "Resident and streamed are mixed up: you bring the layers that are there, and not the others.": (
             stores.Reversed
         ),
-    },
+    }
+    | NO_CONTEXT_MANAGER,
     run=stores.two_passes,
 )
 
@@ -133,7 +168,8 @@ repaired = Exercise(
         "The error ends in your store: the caller never learns of it, and the layer is still there.": (
             stores.CatchesOnly
         ),
-    },
+    }
+    | NO_CONTEXT_MANAGER,
     run=stores.broken_off,
 )
 
@@ -154,10 +190,22 @@ def _arena(sizes, align=256):
 locked = Exercise(
     "locked bytes",
     lambda sizes: (_powers(sizes), _arena(sizes)),
-    (([300, 300],), ([256, 512, 100],), ([1, 257, 4096, 5000],), ([385_892_864, 1_244_659_712],), ([77],)),
+    (
+        ([300, 300],),
+        ([256, 512, 100],),
+        ([1, 257, 4096, 5000],),
+        ([385_892_864, 1_244_659_712],),
+        ([77],),
+        ([2**29, 2**31],),
+    ),
     {
         "A size that is a power of two already stays as it is.": (
             lambda sizes: (_powers(sizes, exact=False), _arena(sizes))
+        ),
+        "`math.log(size, 2)` is rounded: for 2**29 it is a little more than 29, and the next whole number is "
+        "30. Count with whole numbers.": lambda sizes: (
+            sum(2 ** math.ceil(math.log(size, 2)) for size in sizes),
+            _arena(sizes),
         ),
         "Each piece is rounded by itself, not their sum.": (
             lambda sizes: (_powers([sum(sizes)]), _arena(sizes))

@@ -1,6 +1,6 @@
 """Stores on toy layers, right and wrong, for notebook 08; and what is tried with them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 PARTS = ("attention", "mlp")
@@ -47,9 +47,32 @@ class ToyStore:
 
 # ---- what is tried ----
 
+NOT_DECORATED = "`with` cannot enter a generator: `@contextmanager` is missing above `def use`."
+NO_MANAGER = (
+    "`with` cannot enter what `use` returns: it needs `@contextmanager` above it, and `yield` for the block."
+)
+NO_YIELD = (
+    "A context manager gives its block with `yield`. After `return`, nothing could happen any more when the "
+    "caller leaves the `with`."
+)
+
+
+def _never_enters(store: ToyStore) -> str:
+    """Why `with` cannot enter what `use` gives, in words; empty if it can."""
+    given = store.use(0, "attention")
+    if isinstance(given, Generator):
+        return NOT_DECORATED
+    if not hasattr(given, "__enter__"):
+        return NO_MANAGER
+    if not isinstance(getattr(given, "gen", None), Generator | None):  # of what contextmanager makes
+        return NO_YIELD
+    return ""
+
 
 def two_passes(answer: type, layers: int, resident: set[int]) -> str | None:
     """The first thing that goes wrong in two passes, or "right"."""
+    if fault := _never_enters(answer(layers, resident)):
+        return fault
     store = answer(layers, resident)
     for number in (1, 2):
         fault = _pass(store)
@@ -64,6 +87,8 @@ def two_passes(answer: type, layers: int, resident: set[int]) -> str | None:
 
 def broken_off(answer: type, layers: int, index: int, part: str) -> str | None:
     """A pass that Ctrl-C ends in one block, then a whole one: what goes wrong, or "right"."""
+    if fault := _never_enters(answer(layers)):
+        return fault
     for stop in (ValueError, Stop):
         store, name = answer(layers), "Ctrl-C" if stop is Stop else "An error"
         fault = _stopped(store, (index, part), stop)
@@ -91,6 +116,8 @@ def _pass(store: ToyStore, last: tuple | None = None, stop: type = Stop) -> str:
         for part in PARTS:
             try:
                 with store.use(index, part) as block:
+                    if not callable(block):
+                        return f"use({index}, {part!r}) gave {block!r}, which is no block"
                     given = block()
                     if (index, part) == last:
                         raise stop
@@ -184,6 +211,31 @@ class Reversed(ToyStore):
         yield self.block(index, part)
         if visits and part == "mlp":
             self.dismiss(index)
+
+
+class Undecorated(SomeStay):
+    def use(self, index, part):
+        yield self.block(index, part)
+
+
+class Returns(SomeStay):
+    @contextmanager
+    def use(self, index, part):
+        return self.block(index, part)
+
+
+class NoManager(SomeStay):
+    def use(self, index, part):
+        return self.block(index, part)
+
+
+class Computes(SomeStay):
+    @contextmanager
+    def use(self, index, part):
+        visits = index not in self.resident
+        if visits and part == "attention":
+            self.bring(index)
+        yield self.block(index, part)()
 
 
 # ---- after an error: the solution and wrong ones ----
