@@ -118,6 +118,6 @@ def test_simulator_may_err_by_a_twentieth(ratio, met):
 
 def test_default_budgets_are_those_that_the_model_has():
     options = budget_sweep.read_options(["--device", "cpu", "--model", "random:Qwen3-8B"])
-    assert (options.budgets, options.lifted) == ([1, 2, 4, 8, 13], [16, 24, 32, 36])
+    assert (options.budgets, options.lifted) == ([1, 2, 4, 8, 13], [16, 24, 32, 34, 35, 36])
     options = budget_sweep.read_options(["--device", "cpu", "--model", "random:Qwen3-1.7B"])
     assert (options.budgets, options.lifted) == ([1, 2, 4, 8, 13], [16, 24, 28])
