@@ -29,6 +29,9 @@ freed_by = Exercise(
         "The first layers of a pass wait, too: for a layer of the pass before.": toy.never_wraps,
         "The layer is right. The second number is not: a layer that comes later in the pass was computed in "
         "the pass before.": toy.same_pass,
+        "Right, but the second number is to be an int, 0 or 1. Yours is a bool: `int(…)` makes one of it.": (
+            toy.as_bool
+        ),
         "That is the layer before, whatever the slot. With two slots it lies in the other one.": (
             toy.the_layer_before
         ),

@@ -177,6 +177,11 @@ def same_pass(number, streamed, slots):
     return freed_by(number, streamed, slots)[0], 0
 
 
+def as_bool(number, streamed, slots):
+    layer, ago = freed_by(number, streamed, slots)
+    return layer, bool(ago)
+
+
 def the_layer_before(number, streamed, slots):
     return (number - 1, 0) if number else (streamed - 1, 1)
 
