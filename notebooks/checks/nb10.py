@@ -39,6 +39,18 @@ metrics = Exercise(
         "Tokens a second, not seconds a token.": toy.seconds_a_token,
         "Right from two tokens on. With one token there is no step after the first: the speed is None, "
         "not 0.": lambda called, times: _at_one(toy.reading(called, times), times, 0.0),
+        "Right from two tokens on. With one token there is no step after the first: the speed is None, not "
+        "0. Without any token both numbers are None.": lambda called, times: _at_one(
+            toy.reading(called, times) if times else times[0], times, 0.0
+        ),
+        "TTFT is right. With fewer than two tokens there is no step after the first, so there is no speed: "
+        "None, not 0.": lambda called, times: (
+            toy.reading(called, times) if len(times) > 1 else (toy.reading(called, times)[0], 0.0)
+        ),
+        "Without any token there is no TTFT either: None, not 0.": lambda called, times: (
+            toy.reading(called, times) if times else (0.0, 0.0)
+        ),
+        "Seconds are asked for, not milliseconds.": toy.milliseconds,
         "Right from two tokens on. With one token you divide by no time at all: the speed is None.": (
             lambda called, times: toy.reading(called, times, least=1)
         ),
@@ -78,6 +90,10 @@ overall = Exercise(
         "That is the mean of the requests' speeds. It even stops at a request with a single token, which has "
         "no speed: add up tokens, add up seconds, then divide.": (
             lambda requests: mean((n - 1) / (total - ttft) for ttft, total, n in requests)
+        ),
+        "That is the mean of the requests' speeds, with 0 for a request of a single token, which has none. "
+        "The fast request gets as much weight as the slow one: add up tokens, add up seconds, then divide.": (
+            lambda requests: sum(toy.rates(requests)) / len(requests)
         ),
         "That is the speed of the middle request. It is a fair thing to report, but not what was asked: all "
         "tokens over all seconds.": lambda requests: median(toy.rates(requests)),
@@ -148,6 +164,7 @@ token_time = Exercise(
             lambda layers, tensors, size, *rest: toy.token_time(layers, tensors, size / layers, *rest)
         ),
         "A GB of a link is 10⁹ bytes, not 2³⁰.": _cost(unit=2**30),
+        "Far too long: `gb_s` counts 10⁹ bytes a second, and `layer_bytes` counts bytes.": _cost(unit=1),
         "Only the bytes hide in your answer. The fixed price of a copy is part of copying: it hides, too.": (
             lambda layers, tensors, size, rate, call, compute, overlap: (
                 toy.token_time(layers, tensors, size, rate, 0.0, compute, overlap) + layers * tensors * call

@@ -36,6 +36,11 @@ def seconds_a_token(called: float, times: list[float]) -> tuple[float | None, fl
     return ttft, rate and 1 / rate
 
 
+def milliseconds(called: float, times: list[float]) -> tuple[float | None, float | None]:
+    ttft, rate = reading(called, times)
+    return ttft and 1e3 * ttft, rate
+
+
 # ---- several requests, one figure ----
 
 
