@@ -123,8 +123,11 @@ def _verdict(with_link, with_memory):
     return "link" if with_link < with_memory else "memory"
 
 
-def _never_equal(*case):
-    return "link" if _buy(*case) == "equal" else _buy(*case)
+def _never_equal(instead, **settings):
+    def answer(*case):
+        return instead if _buy(*case, **settings) == "equal" else _buy(*case, **settings)
+
+    return answer
 
 
 better_buy = Exercise(
@@ -158,7 +161,10 @@ better_buy = Exercise(
         "It is the other way round. Compare times: the shorter one wins.": (
             lambda *case: {"link": "memory", "memory": "link", "equal": "equal"}[_buy(*case)]
         ),
-        "Both may give the same time: then it is 'equal'.": _never_equal,
+        "Both may give the same time: then it is 'equal', not 'link'.": _never_equal("link"),
+        "Both may give the same time: then it is 'equal', not 'memory'.": _never_equal("memory"),
+        "Two things: no link is faster than main memory, and times that are the same are 'equal', not "
+        "'memory'.": _never_equal("memory", capped=False, old_capped=False),
         "Half of the stream is enough for memory to win against twice the link, not all of it.": (
             lambda streamed, more, link, host: _verdict(more, streamed)
         ),
