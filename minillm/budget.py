@@ -1,7 +1,7 @@
 """From options to a decision: which layers stay on the device, which stream, and what memory it takes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from minillm import memory
@@ -173,10 +173,21 @@ def _largest(request: Request) -> int:
     if fitting:
         return max(fitting)
     plan, needed = request.plan, device_bytes(request, request.placement(least))
-    spare = request.limit - (needed - plan.kv - plan.workspace)
-    tokens = int(spare / ((plan.kv + plan.workspace) / request.tokens))
+    tokens = _most_tokens(request, request.placement(least))
     remedy = f"set max_model_len to {tokens} or less" if tokens > 0 else f"it takes {gib(needed)}"
     raise RunError(
         f"not one layer fits {gib(request.limit)} of device memory beside the head, {gib(plan.kv)} of KV "
         f"cache and {gib(plan.workspace)} of workspace for {request.tokens} tokens: {remedy}"
     )
+
+
+def _most_tokens(request: Request, placement: Placement) -> int:
+    """The longest context with which `placement` fits, 0 if none; by halving, for sizes are not linear."""
+    fitting, too_many = 0, request.tokens
+    while too_many - fitting > 1:
+        middle = (fitting + too_many) // 2
+        if replace(request, tokens=middle).fits(placement):
+            fitting = middle
+        else:
+            too_many = middle
+    return fitting

@@ -3,6 +3,7 @@
 import pytest
 
 from minillm.budget import Request, decide
+from minillm.errors import RunError
 from minillm.predict import Rates, decode
 from minillm.presets import PRESETS
 from minillm.schedule import Placement, place
@@ -63,3 +64,14 @@ def test_fetching_adds_to_naive_once_a_streamed_layer_and_to_prefetching_nothing
             for fetch_s in (0.0, 0.002)
         )
         assert slower - plain == pytest.approx(0.002 * layers, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "gib"), [("Qwen3-32B", 7.2), ("Qwen3-8B", 2.0), ("Qwen3-30B-A3B", 4.0)])
+def test_the_context_that_an_error_suggests_is_the_longest_that_fits(name, gib):
+    asked = {"config": PRESETS[name], "dtype_bytes": 2, "gpu_memory_gib": gib}
+    with pytest.raises(RunError, match="max_model_len to") as caught:
+        decide(Request(**asked, tokens=32768, offload="prefetch"))
+    tokens = int(str(caught.value).split("max_model_len to ")[1].split()[0])
+    assert decide(Request(**asked, tokens=tokens, offload="prefetch")).placement.on_device == 1
+    with pytest.raises(RunError, match="not one layer fits"):
+        decide(Request(**asked, tokens=tokens + 1, offload="prefetch"))
