@@ -1,5 +1,6 @@
 """Notebook 11: the knee, the largest budget, a pipeline, sweeps that do not fit their forecast."""
 
+from collections.abc import Callable
 from math import ceil, floor
 
 from checks import toy_queues as queues
@@ -8,6 +9,13 @@ from checks.exercise import Exercise
 from checks.toy_sweeps import Verdicts, budgets, forecast, largest, measured
 
 __all__ = ["budgets", "forecast", "knee", "largest_budget", "measured", "pipeline", "verdicts"]
+
+
+def _whole(answer: Callable, *case: float) -> int | str:
+    """Budgets are whole numbers: 14.0 is told apart from 14."""
+    given = answer(*case)
+    return f"It gave {given:g}: a budget is a whole number." if isinstance(given, float) else given
+
 
 # ---- the knee ----
 
@@ -20,6 +28,8 @@ knee = Exercise(
         (40, 1, 600e6, 2400e6, 55.0, 300.0),
         (64, 2, 900e6, 1500e6, 55.0, 600.0),
         (24, 1, 400e6, 1000e6, 4.0, 900.0),
+        (12, 1, 2.0**30, 4 * 2.0**30, 8.0, 64.0),  # at its knee both take the same time
+        (10, 2, 1e9, 1e9, 200.0, 100.0),  # at any budget the link is fast enough
     ),
     {
         "A slot is part of the budget, and its layer stays for a moment only: with a budget N and S slots, "
@@ -37,6 +47,19 @@ knee = Exercise(
         "memory.": sweeps.knee_turned,
         "That is how many layers stream there. Asked for is the budget.": sweeps.knee_as_streamed,
         "That is how many layers stay there. The slots are part of the budget.": sweeps.knee_as_residents,
+        '"No longer" means that it may take just as long. In one case both take the same time.': (
+            sweeps.knee_shorter
+        ),
+        "A budget of 1 with two slots? The slots are part of the budget: begin at N = `slots`.": (
+            sweeps.knee_from_one
+        ),
+        "A budget of 0? The slots are part of the budget: begin at N = `slots`.": sweeps.knee_from_zero,
+        "Where the link is fast, your answer is less than `slots`. The slots are part of the budget.": (
+            sweeps.knee_below
+        ),
+        "Your answers leave both ends: a budget lies between `slots` and the model's layers.": (
+            sweeps.knee_unbounded
+        ),
         "One too few: at that budget copying still takes longer than computing.": sweeps.knee_last_before,
         "The nearest whole number can be one too few: there, copying still takes longer.": (
             sweeps.knee_rounded
@@ -49,6 +72,7 @@ knee = Exercise(
             sweeps.knee_between
         ),
     },
+    _whole,
 )
 
 # ---- the largest budget ----
@@ -74,6 +98,12 @@ largest_budget = Exercise(
         "The KV cache counts too often: `kv_bytes` is for one token in all layers.": (
             lambda *case: largest(*case, kv_share=case[1])
         ),
+        "The KV cache is there once: `kv_bytes` counts all layers together. You take room for all of it "
+        "beside each layer.": (lambda *case: largest(*case, kv_share=0.0, kv_in_layer=1.0)),
+        "Of the cache you take a layer's part for each layer on the device. The cache of all layers lies "
+        "on the device, that of streamed layers, too.": (
+            lambda *case: largest(*case, kv_share=0.0, kv_in_layer=1 / case[1])
+        ),
         "The head lies on the device, too.": lambda *case: largest(*case, head_share=0.0),
         "Without the slot? N counts all layers' worth of weights on the device, slots included.": (
             lambda *case: largest(*case, slots=1)
@@ -82,7 +112,11 @@ largest_budget = Exercise(
             lambda *case: largest(*case, rounded=round)
         ),
         "Rounded up, the last layer does not fit as a whole.": lambda *case: largest(*case, rounded=ceil),
-        "A budget is a whole number of layers.": lambda *case: largest(*case, rounded=float),
+        "A budget is a whole number of layers, without a fraction.": (
+            lambda *case: largest(*case, rounded=float)
+        ),
+        "`//` between numbers with a point gives a number with a point, as 14.0. A budget is a whole number, "
+        "14: `int(…)` makes one.": lambda *case: float(largest(*case)),
         "More layers than the model has: there is nothing to put there.": (
             lambda *case: largest(*case, capped=False)
         ),
@@ -102,6 +136,7 @@ largest_budget = Exercise(
             lambda *case: largest(*case, least=None, capped=False)
         ),
     },
+    _whole,
 )
 
 # ---- a pipeline ----
@@ -128,9 +163,8 @@ pipeline = Exercise(
         "The device computes one block at a time: a block also waits for the one before.": (
             queues.computes_at_once
         ),
-        "That is the naive sum: nothing happens at the same time, which is right for one slot only.": (
-            queues.added
-        ),
+        "That is the naive sum, whatever `slots` is. Right for one slot, since here it holds one block. With "
+        "more of them a block is copied while another one is computed: do you use `slots`?": queues.added,
         "The larger of the two sums is the limit of a long run. Here the first block has to come before "
         "anything can be computed, and slots are few.": queues.larger,
         "Block by block the larger one? Copy and computing of one and the same block never overlap.": (
@@ -155,7 +189,8 @@ verdicts = Verdicts(
         "B and C are exchanged. A slow link shows where copying sets the speed; slow computing shows where "
         "computing does.": sweeps.exchanged("B", "C"),
         "A and C are exchanged. Both are slower at small budgets. A slow link loses the same share at each "
-        "of them; one more slot loses one layer, which is a growing share.": sweeps.exchanged("A", "C"),
+        "of them; one more slot loses one layer, which is a growing share. And is the very first "
+        "budget slower? It has no room for a second slot.": sweeps.exchanged("A", "C"),
         "B and E are exchanged. Naive copying is slower at every budget at which anything streams; slow "
         "computing leaves small budgets as they are.": sweeps.exchanged("B", "E"),
         "C and E are exchanged. In both, the small budgets are slower. Look at the seconds that are lost: a "

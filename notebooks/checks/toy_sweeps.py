@@ -1,6 +1,8 @@
 """Knees, budgets and sweeps of toy models, right and wrong."""
 
 from collections.abc import Callable
+from math import ceil
+from operator import le, lt
 
 from checks.exercise import Exercise, Trial
 from minillm.schedule import naive, place, prefetch
@@ -13,13 +15,17 @@ GB, GIB = 1e9, 2**30
 
 def knee(
     layers: int, slots: int, layer_bytes: float, head_bytes: float, link_gb_s: float, device_gb_s: float,
-    *, streamed: Callable | None = None, read: Callable | None = None,
+    *, streamed: Callable | None = None, read: Callable | None = None, least: int | None = None,
+    enough: Callable = le,
 ) -> int:  # fmt: skip
-    """`streamed(budget)` in layers and `read(budget)` in bytes: what a wrong answer counts instead."""
-    for budget in range(slots, layers):
+    """`streamed(budget)` in layers and `read(budget)` in bytes: what a wrong answer counts instead.
+
+    `least`: the budget it looks at first; `enough`: how it compares copying with computing.
+    """
+    for budget in range(slots if least is None else least, layers):
         moving = streamed(budget) if streamed else layers - budget + slots
         taking_part = read(budget) if read else layers * layer_bytes + head_bytes
-        if moving * layer_bytes / (link_gb_s * GB) <= taking_part / (device_gb_s * GB):
+        if enough(moving * layer_bytes / (link_gb_s * GB), taking_part / (device_gb_s * GB)):
             return budget
     return layers
 
@@ -28,6 +34,24 @@ def knee_between(layers, slots, layer_bytes, head_bytes, link_gb_s, device_gb_s)
     """Where the two times are equal, which is between two whole budgets."""
     read = layers * layer_bytes + head_bytes
     return layers + slots - read / device_gb_s * link_gb_s / layer_bytes
+
+
+def knee_shorter(*case) -> int:
+    """Where copying is shorter than computing, not where it is no longer."""
+    return knee(*case, enough=lt)
+
+
+def knee_from_one(*case) -> int:
+    return knee(*case, least=1)
+
+
+def knee_from_zero(*case) -> int:
+    return knee(*case, least=0)
+
+
+def knee_below(layers, *case) -> int:
+    """Right at the model's end, but not held to at least the slots."""
+    return min(layers, ceil(knee_between(layers, *case)))
 
 
 def knee_without_slots(layers, slots, *sizes) -> int:
@@ -74,7 +98,11 @@ def knee_rounded(layers, slots, *sizes) -> int:
 
 
 def knee_beyond(layers, slots, *sizes) -> int:
-    return -int(-knee_between(layers, slots, *sizes) // 1)
+    return max(slots, ceil(knee_between(layers, slots, *sizes)))
+
+
+def knee_unbounded(*case) -> int:
+    return ceil(knee_between(*case))
 
 
 def knee_none(layers, slots, *sizes) -> int | None:
@@ -91,11 +119,11 @@ def knee_as_residents(layers, slots, *sizes) -> int:
 
 def largest(
     gpu_memory_gib, layers, layer_bytes, head_bytes, kv_bytes, tokens, *,
-    unit=GIB, kv_share=1.0, head_share=1.0, slots=0, rounded=int, least=0, capped=True,
+    unit=GIB, kv_share=1.0, head_share=1.0, kv_in_layer=0.0, slots=0, rounded=int, least=0, capped=True,
 ) -> int:  # fmt: skip
     """The keywords are what wrong answers count otherwise."""
     free = gpu_memory_gib * unit - head_share * head_bytes - kv_share * tokens * kv_bytes
-    budget = rounded(free / layer_bytes) - slots
+    budget = rounded(free / (layer_bytes + kv_in_layer * tokens * kv_bytes)) - slots
     budget = budget if least is None else max(least, budget)
     return min(layers, budget) if capped else budget
 
@@ -140,7 +168,8 @@ measured = {
 FAULTS = {"A": "slots", "B": "compute", "C": "link", "D": "none", "E": "naive"}
 WORDS = ("link", "compute", "slots", "naive", "none")
 EXPERIMENTS = {
-    "A": "Which budget of the forecast has the speed that was measured at 4, at 8, at 12?",
+    "A": "Which budget of the forecast has the speed that was measured at 4, at 8, at 12? And why is the "
+    "very first budget, 1, not slower? What can it not have?",
     "B": "Where is the ratio of measured to forecast 1, and where not? What sets the speed there?",
     "C": "Where is the ratio of measured to forecast 1, and where not? What sets the speed there?",
     "D": "How far is the ratio of measured to forecast from 1?",
