@@ -29,10 +29,8 @@ from experiments.results import FOLDER, Results, all_met, check, report, reporte
 from minillm.units import GB, GIB
 
 MODELS = {"cuda": "Qwen3-8B", "cpu": "Qwen3-0.6B"}
-FOLDERS = {
-    "cuda": FOLDER,
-    "cpu": ROOT / "build" / "results",
-}  # data/results has what experiments.loading says
+# Without a GPU not to data/results: loading__….json there is what experiments.loading says.
+FOLDERS = {"cuda": FOLDER, "cpu": ROOT / "build" / "results"}
 REPEATS = 3
 SHARD_BYTES = 2 * GIB
 STEPS = {"touch_s": "touching", "pin_s": "locking", "fill_s": "filling", "seconds": "all of loading"}

@@ -104,11 +104,15 @@ class KVCache:
         begin, end = min(lengths) + tokens.start, max(lengths) + tokens.stop
         uniform = begin + own.shape[1] == end
         mask = None
-        flash = has_flash(device, self.keys.dtype, self.keys.shape[4])  # it needs no mask for sequences alike
-        if not uniform or (own.shape[1] > 1 and begin > 0 and not flash):
+        if not uniform or (own.shape[1] > 1 and begin > 0 and not self._has_flash):
             mask = (torch.arange(end, device=device) <= own[..., None])[:, None]
         rows = torch.arange(self.batch, device=device)[:, None]
         return Pass(own, rows, begin, end, uniform, mask, tokens)
+
+    @property
+    def _has_flash(self) -> bool:
+        """Whether the attention kernel needs no mask for sequences that are equally long."""
+        return has_flash(self.keys.device, self.keys.dtype, self.keys.shape[4])
 
     def advance(self) -> None:
         """End the pass: its tokens now count."""

@@ -14,7 +14,6 @@ class Cuda:
     """One CUDA device; computing is on the stream that is current for the caller."""
 
     pins = True
-
     recorder = None
 
     def __init__(self, device: torch.device):

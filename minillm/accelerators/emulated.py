@@ -38,9 +38,8 @@ class Emulated:
     def __init__(self, capacity: int | None = None, link_gb_s: float | None = None):
         self.capacity, self.link_gb_s = capacity, link_gb_s
         self.used = self.peak = 0
-        self._kept: defaultdict[int, list] = defaultdict(
-            list
-        )  # as a GPU's allocator does: finding pages is slow
+        # Kept for the next who asks, as a GPU's allocator does: having the system find pages is slow.
+        self._kept: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
         self._closed = self._abandoned = False

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from checks.exercise import Exercise, Trial
+from checks.exercise import Exercise
+from checks.verdicts import exchanged, judging
 from minillm.presets import PRESETS
 
 # ---- who may look ----
@@ -238,45 +239,17 @@ _EXPERIMENTS = {
 }
 
 
-def _said(answer: Callable, letters: str) -> dict[str, str]:
-    """The verdicts of an answer in small letters; those that it does not give are left out."""
-    said = answer()
-    given = said if isinstance(said, dict) else {}
-    return {letter: str(given[letter]).strip().lower() for letter in letters if letter in given}
-
-
-class Verdicts(Exercise):
-    """Tells which letter is wrong, and the experiment that settles it."""
-
-    def _hint(self, given: list[Trial]) -> str:
-        said, hint = given[0].outcome, super()._hint(given)
-        if hint or isinstance(said, Exception):
-            return hint
-        missing = [letter for letter in _VERDICTS if letter not in said]
-        if missing:
-            return f". Give all five letters in one dictionary: there is no {', '.join(missing)}."
-        letter = next(letter for letter, fault in _VERDICTS.items() if said[letter] != fault)
-        if said[letter] not in _VERDICTS.values():
-            return f". {letter} is {said[letter]!r}, which is none of the five words in the text above."
-        return f". {letter} is not {said[letter]!r}. {_EXPERIMENTS[letter]}"
-
-
-def _exchanged(one: str, other: str) -> Callable:
-    return lambda: _VERDICTS | {one: _VERDICTS[other], other: _VERDICTS[one]}
-
-
-verdicts = Verdicts(
+verdicts = judging(
     "five suspects",
-    lambda: _VERDICTS,
-    (("ABCDE",),),
+    _VERDICTS,
+    _EXPERIMENTS,
     {
         "All the same? One of them is sound, and four have different faults.": (
             lambda: dict.fromkeys("ABCDE", "none")
         ),
         "B and D are exchanged. Values of one tell a wrong axis: what must come out? And with a wrong mask, "
-        "and nothing else wrong, it does come out.": _exchanged("B", "D"),
+        "and nothing else wrong, it does come out.": exchanged(_VERDICTS, "B", "D"),
         "A and E are exchanged. Give every key head the same keys and values: then sharing cannot be wrong, "
-        "but a missing scale still is.": _exchanged("A", "E"),
+        "but a missing scale still is.": exchanged(_VERDICTS, "A", "E"),
     },
-    _said,
 )

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from statistics import mean, median
 
 from checks import toy_benchmarks as toy
-from checks.exercise import Exercise, Trial
+from checks.exercise import Exercise
+from checks.verdicts import judging
 
 reports, table = toy.REPORTS, toy.table
 
@@ -185,33 +186,10 @@ _EXPERIMENTS = {
 }
 
 
-def _said(answer: Callable, letters: str) -> dict[str, str]:
-    """The verdicts of an answer in small letters; those that it does not give are left out."""
-    said = answer()
-    given = said if isinstance(said, dict) else {}
-    return {letter: str(given[letter]).strip().lower() for letter in letters if letter in given}
-
-
-class Verdicts(Exercise):
-    """Tells which letter is wrong, and what to compute there."""
-
-    def _hint(self, given: list[Trial]) -> str:
-        said, hint = given[0].outcome, super()._hint(given)
-        if hint or isinstance(said, Exception):
-            return hint
-        missing = [letter for letter in toy.FAULTS if letter not in said]
-        if missing:
-            return f". Give all six letters in one dictionary: there is no {', '.join(missing)}."
-        letter = next(letter for letter, fault in toy.FAULTS.items() if said[letter] != fault)
-        if said[letter] not in toy.FAULTS.values():
-            return f". {letter} is {said[letter]!r}, which is none of the six words in the text above."
-        return f". {letter} is not {said[letter]!r}. {_EXPERIMENTS[letter]}"
-
-
-verdicts = Verdicts(
+verdicts = judging(
     "six reports",
-    lambda: toy.FAULTS,
-    (("ABCDEF",),),
+    toy.FAULTS,
+    _EXPERIMENTS,
     {
         "All the same? One report is fair, and five have different faults.": (
             lambda: dict.fromkeys("ABCDEF", "none")
@@ -229,5 +207,4 @@ verdicts = Verdicts(
         "E: the peak was not recorded, but that is not what makes it impossible. Multiply GB a token by "
         "tok/s. The others are right.": lambda: toy.FAULTS | {"E": "memory"},
     },
-    _said,
 )

@@ -6,7 +6,8 @@ from math import ceil, floor
 from checks import toy_queues as queues
 from checks import toy_sweeps as sweeps
 from checks.exercise import Exercise
-from checks.toy_sweeps import Verdicts, budgets, forecast, largest, measured
+from checks.toy_sweeps import budgets, forecast, largest, measured
+from checks.verdicts import exchanged, judging
 
 __all__ = ["budgets", "forecast", "knee", "largest_budget", "measured", "pipeline", "verdicts"]
 
@@ -178,25 +179,24 @@ pipeline = Exercise(
 
 # ---- sweeps that do not fit their forecast ----
 
-verdicts = Verdicts(
+verdicts = judging(
     "five sweeps",
-    lambda: sweeps.FAULTS,
-    (("ABCDE",),),
+    sweeps.FAULTS,
+    sweeps.EXPERIMENTS,
     {
         "All the same? One of them fits its forecast, and four miss it for different reasons.": (
             lambda: dict.fromkeys("ABCDE", "none")
         ),
         "B and C are exchanged. A slow link shows where copying sets the speed; slow computing shows where "
-        "computing does.": sweeps.exchanged("B", "C"),
+        "computing does.": exchanged(sweeps.FAULTS, "B", "C"),
         "A and C are exchanged. Both are slower at small budgets. A slow link loses the same share at each "
         "of them; one more slot loses one layer, which is a growing share. And is the very first "
-        "budget slower? It has no room for a second slot.": sweeps.exchanged("A", "C"),
+        "budget slower? It has no room for a second slot.": exchanged(sweeps.FAULTS, "A", "C"),
         "B and E are exchanged. Naive copying is slower at every budget at which anything streams; slow "
-        "computing leaves small budgets as they are.": sweeps.exchanged("B", "E"),
+        "computing leaves small budgets as they are.": exchanged(sweeps.FAULTS, "B", "E"),
         "C and E are exchanged. In both, the small budgets are slower. Look at the seconds that are lost: a "
-        "share of the copying, or the same time at each budget?": sweeps.exchanged("C", "E"),
+        "share of the copying, or the same time at each budget?": exchanged(sweeps.FAULTS, "C", "E"),
         "A and E are exchanged. In both, more streams for longer. Look at the seconds that are lost: one "
-        "layer's copy, or all of the computing?": sweeps.exchanged("A", "E"),
+        "layer's copy, or all of the computing?": exchanged(sweeps.FAULTS, "A", "E"),
     },
-    sweeps.said,
 )  # fmt: skip

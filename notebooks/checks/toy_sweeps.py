@@ -4,7 +4,6 @@ from collections.abc import Callable
 from math import ceil
 from operator import le, lt
 
-from checks.exercise import Exercise, Trial
 from minillm.schedule import naive, place, prefetch
 from minillm.simulate import simulate
 
@@ -166,7 +165,6 @@ measured = {
     "E": _measured(4, make=naive),
 }
 FAULTS = {"A": "slots", "B": "compute", "C": "link", "D": "none", "E": "naive"}
-WORDS = ("link", "compute", "slots", "naive", "none")
 EXPERIMENTS = {
     "A": "Which budget of the forecast has the speed that was measured at 4, at 8, at 12? And why is the "
     "very first budget, 1, not slower? What can it not have?",
@@ -176,30 +174,3 @@ EXPERIMENTS = {
     "E": "Take 1 / speed: seconds a token. How many more seconds than in the forecast are measured, at "
     "each budget?",
 }
-
-
-def said(answer: Callable, letters: str) -> dict[str, str]:
-    """The verdicts of an answer in small letters; those that it does not give are left out."""
-    given = answer()
-    given = given if isinstance(given, dict) else {}
-    return {letter: str(given[letter]).strip().lower() for letter in letters if letter in given}
-
-
-class Verdicts(Exercise):
-    """Tells which letter is wrong, and what to look at."""
-
-    def _hint(self, given: list[Trial]) -> str:
-        words, hint = given[0].outcome, super()._hint(given)
-        if hint or isinstance(words, Exception):
-            return hint
-        missing = [letter for letter in FAULTS if letter not in words]
-        if missing:
-            return f". Give all five letters in one dictionary: there is no {', '.join(missing)}."
-        letter = next(letter for letter, fault in FAULTS.items() if words[letter] != fault)
-        if words[letter] not in WORDS:
-            return f". {letter} is {words[letter]!r}, which is none of the five words in the text above."
-        return f". {letter} is not {words[letter]!r}. {EXPERIMENTS[letter]}"
-
-
-def exchanged(one: str, other: str) -> Callable:
-    return lambda: FAULTS | {one: FAULTS[other], other: FAULTS[one]}
