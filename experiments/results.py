@@ -62,6 +62,10 @@ class Results:
         """All rows whose key starts with `prefix`, in order of measurement."""
         return [row for row in self.content["rows"] if row["key"].startswith(prefix)]
 
+    def forget(self, key: str) -> None:
+        """Drop the row `key`, if there is one, so that it can be measured again."""
+        self.content["rows"] = [row for row in self.rows() if row["key"] != key]
+
     def finish(self, checks: list[dict]) -> Path:
         """Write the final file and remove the partial one; returns its path."""
         write_json(self.path, {**self.content, "checks": checks})
