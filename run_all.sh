@@ -30,6 +30,11 @@ usage: ./run_all.sh [COMMAND]
   offload-compare [OPTIONS]      both on ten prompts, first tokens of long prompts, and accelerate
                                  (an H200: 20 minutes; --modes naive does a part)
   budget-sweep [OPTIONS]         more and more layers on the device, each beside limit and simulator
+
+  Side by side with other engines, likewise; what is not installed is skipped (vLLM: tests/peers/README.md).
+  baseline [OPTIONS]             Qwen3-1.7B, or tiny, all on the device: our two paths, Hugging Face, vLLM
+  vllm-compare [OPTIONS]         1.7B and 8B on the device, 8B with streamed layers: ours and vLLM
+                                 (an H200: 10 minutes; --parts minillm does a part)
   -h, --help                     this text
 
 Each command first makes .venv/ and installs requirements.txt into it; unchanged, that takes no time.
@@ -237,9 +242,9 @@ command=${1:-notebooks}
 if [ $# -gt 0 ]; then shift; fi
 case $command in
     -h | --help) usage && exit 0 ;;
-    notebooks | student | lab | parity | mine | offload-naive | offload-prefetch | offload-compare | budget-sweep) ;;
+    notebooks | student | lab | parity | mine | offload-naive | offload-prefetch | offload-compare | budget-sweep | baseline | vllm-compare) ;;
     test) none_left "$command" "$@" ;;
-    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, mine, offload-naive, offload-prefetch, offload-compare, budget-sweep, --help" ;;
+    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, mine, offload-naive, offload-prefetch, offload-compare, budget-sweep, baseline, vllm-compare, --help" ;;
 esac
 
 cd "$ROOT"
@@ -258,5 +263,7 @@ case $command in
         ;;
     offload-compare) exec "$PY" -m experiments.offload_compare --out build/results "$@" ;;
     budget-sweep) exec "$PY" -m experiments.budget_sweep --out build/results "$@" ;;
+    baseline) exec "$PY" -m experiments.baseline --out build/results "$@" ;;
+    vllm-compare) exec "$PY" -m experiments.vllm_compare --out build/results "$@" ;;
     lab) run_lab "$@" ;;
 esac

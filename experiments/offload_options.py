@@ -30,11 +30,11 @@ DEFAULTS = {
 # ---- options ----
 
 
-def parser(name: str, description: str) -> argparse.ArgumentParser:
+def parser(name: str, description: str, model: str = "random:Qwen3-8B") -> argparse.ArgumentParser:
     """A command line with the options that all have; `complete` fills in what depends on the device."""
     made = argparse.ArgumentParser(prog=f"python -m experiments.{name}", description=description)
     made.add_argument("--device", choices=DEFAULTS, help="cpu: emulated; default: cuda if there is one")
-    made.add_argument("--model", help="default: random:Qwen3-8B, on the emulated device tiny")
+    made.add_argument("--model", help=f"default: {model}, on the emulated device tiny")
     made.add_argument("--dtype", help="default: as stored, on the emulated device float32")
     made.add_argument("--link-gb-s", type=float, help="speed of the emulated link, GB/s; default: 0.5")
     made.add_argument("--cap-gib", type=float, help=f"GPU memory that may be used, GiB; default: {CAP_GIB}")

@@ -3,17 +3,21 @@
 import argparse
 import hashlib
 import time
+from collections.abc import Callable
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 
 from minillm import LLM, ModelConfig, SamplingParams, memory, schedule
 from minillm.block_times import BlockTimes
 from minillm.hardware import PUBLISHED, USABLE
+from minillm.outputs import RequestOutput
 from minillm.predict import Rates, decode
 from minillm.schedule import Placement
 from minillm.units import GB
 
+Made = TypeVar("Made")
 CARD = PUBLISHED["rtx3070"]  # the course's
 WARM_TOKENS = 3  # of a generation that is not measured: libraries start, slots fill
 
@@ -119,12 +123,8 @@ class Offloaded:
 
     def run(self, prompt: list[int], tokens: int) -> dict:
         """Times and memory of one generation; RuntimeError unless each pass copied what the schedule says."""
-        store, before = self._settled()
-        times = [time.perf_counter()]
-        for chunk in self.llm.stream(prompt, SamplingParams(max_tokens=tokens, ignore_eos=True)):
-            times.append(time.perf_counter())
-            output = chunk.output
-        copied, metrics = self._copied(store) - before, output.metrics
+        (output, times), copied = self.counted(tokens, lambda: self._stream(prompt, tokens))
+        metrics = output.metrics
         return {
             "prompt_tokens": len(prompt),
             "new_tokens": metrics.num_generated,
@@ -134,9 +134,26 @@ class Offloaded:
             "peak_bytes": metrics.peak_memory_bytes - self.taken,
             "held_bytes": metrics.peak_memory_bytes,  # libraries included
             "predicted_peak_bytes": self.predicted_peak(len(prompt) + tokens),
-            "copied_bytes_a_pass": self._a_pass(copied, tokens),
+            "copied_bytes_a_pass": copied,
             "answer": hashlib.sha256(str(output.token_ids).encode()).hexdigest()[:16],
         }
+
+    def counted(self, passes: int, action: Callable[[], Made]) -> tuple[Made, int]:
+        """What `action` returns after so many passes, and the bytes that each copied.
+
+        RuntimeError unless they are the schedule's.
+        """
+        store, before = self._settled()
+        made = action()
+        return made, self._a_pass(self._copied(store) - before, passes)
+
+    def _stream(self, prompt: list[int], tokens: int) -> tuple[RequestOutput, list[float]]:
+        """An answer, and when it began and each of its tokens was there."""
+        times = [time.perf_counter()]
+        for chunk in self.llm.stream(prompt, SamplingParams(max_tokens=tokens, ignore_eos=True)):
+            times.append(time.perf_counter())
+            output = chunk.output
+        return output, times
 
     def _settled(self) -> tuple[object, int]:
         """The store, and what it has copied, when nothing is under way."""

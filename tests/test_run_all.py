@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("notebooks", "student", "lab", "test", "parity", "mine", "offload-naive", "offload-prefetch")
-COMMANDS += ("offload-compare", "budget-sweep")
+COMMANDS += ("offload-compare", "budget-sweep", "baseline", "vllm-compare")
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 
@@ -168,6 +168,8 @@ def test_student_passes_its_options_on(installed_copy):
         ("mine", ["experiments.mine"]),
         ("budget-sweep", ["experiments.budget_sweep", "--out", "build/results"]),
         ("offload-compare", ["experiments.offload_compare", "--out", "build/results"]),
+        ("baseline", ["experiments.baseline", "--out", "build/results"]),
+        ("vllm-compare", ["experiments.vllm_compare", "--out", "build/results"]),
         ("offload-naive", ["experiments.offload_compare", "--out", "build/results", "--modes", "naive"]),
         (
             "offload-prefetch",

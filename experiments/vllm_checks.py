@@ -1,0 +1,164 @@
+"""Figures of ours beside a peer's, computed from rows of one machine, and the goals that they are held to."""
+
+from collections.abc import Callable
+from statistics import median
+
+from experiments.offload_checks import over
+from experiments.results import check, reported
+from minillm import estimate, memory, presets
+from minillm.units import GB
+
+DECODE_GOAL, PREFILL_GOAL, PEAK_GOAL = 1.0, 1.1, 1.0
+BANDWIDTH_GOAL, BANDWIDTH_MODEL = 0.80, "Qwen3-8B"
+BITS = 16
+
+Key = Callable[[dict], object]
+
+
+def timed_checks(rows: list[dict], offloaded: str) -> list[dict]:
+    """All figures that the rows allow; a peer that was asked for and has no rows leaves its goal unmet.
+
+    `offloaded`: the model whose layers stream.
+    """
+    models = list(dict.fromkeys(row["model"] for row in rows if row.get("mode") == "resident"))
+    checks = []
+    for model in models:
+        checks += own_checks(rows, model) + resident_checks(rows, model)
+        checks += reported(resident_checks(rows, model, "transformers"))
+    return checks + offloaded_checks(rows, offloaded)
+
+
+# ---- resident ----
+
+
+def resident_checks(rows: list[dict], model: str, peer: str = "vllm") -> list[dict]:
+    """Ours over a peer, everything resident."""
+    ours = of(rows, model, "minillm", "resident", path=("fast", "eager"))
+    theirs = of(rows, model, peer, "resident")
+    if not ours or not asked(rows, model, peer, "resident"):
+        return speeds(f"{model} resident, {peer}", theirs)
+    name = f"{model} resident: %s, ours over {peer}"
+    checks = speeds(f"{model} resident, {peer}", theirs)
+    checks.append(check(name % "decode tok/s", ratio(answers(ours), answers(theirs)), DECODE_GOAL))
+    for tokens in sorted({row["prompt_tokens"] for row in ours if "/prefill/" in row["key"]}):
+        mine, other = ([r for r in each if f"/prefill/{tokens}" in r["key"]] for each in (ours, theirs))
+        found = ratio(mine, other, "ttft_s", by=tail)
+        checks.append(check(name % f"prefill latency of {tokens} tokens", found, PREFILL_GOAL, "lower"))
+    if peer == "vllm":  # the others' KV caches are of other sizes
+        checks.append(peak_check(name % "peak GPU memory", ours, theirs))
+    return checks
+
+
+def own_checks(rows: list[dict], model: str) -> list[dict]:
+    """What our rows say by themselves, everything resident."""
+    ours = of(rows, model, "minillm", "resident", path=("fast", "eager"))
+    if not ours:
+        return []
+    checks = [*speeds(f"{model} resident, ours", ours), *bandwidth_checks(model, ours)]
+    counted = [row for row in answers(ours) if row["path"] == "fast" and "graph_replays" in row]
+    if counted:
+        replayed = all(row["graph_replays"] == row["new_tokens"] - 1 for row in counted)
+        checks.append(check(f"{model} resident: graph replays are tokens - 1", replayed, True))
+    return checks
+
+
+def bandwidth_checks(model: str, rows: list[dict]) -> list[dict]:
+    """Bytes of weights and KV that decoding reads a second over what copying reads and writes a second."""
+    if model not in presets.PRESETS:
+        return []
+    shares = [share for row in answers(rows) if (share := bandwidth_share(model, row)) is not None]
+    goal = BANDWIDTH_GOAL if model == BANDWIDTH_MODEL else None
+    name = f"{model} resident: weights and KV read a second over the copy bandwidth"
+    return [check(name, median(shares) if shares else None, goal)]
+
+
+def bandwidth_share(model: str, row: dict) -> float | None:
+    """Of one answer: each step reads all weights once, and the KV of prompt and answer so far."""
+    config = presets.load(model)
+    context = row["prompt_tokens"] + row["new_tokens"] / 2
+    cached = memory.kv_bytes_per_token(config, BITS // 8) * context
+    return over(
+        row["tokens_per_s"] * (estimate.bytes_per_token(config, BITS) + cached) / GB, row["device_gb_s"]
+    )
+
+
+# ---- offloaded ----
+
+
+def offloaded_checks(rows: list[dict], model: str) -> list[dict]:
+    """Ours over each offloader of vLLM, with the same resident layers and with the same GPU memory."""
+    ours = of(rows, model, "minillm", "prefetch")
+    checks = []
+    for budget in sorted({row["budget"] for row in ours if row["budget"]}):
+        mine = [row for row in ours if row["budget"] == budget]
+        checks += speeds(f"{model}, at most {budget} layers on the device, ours", mine)
+        for mode in ("prefetch", "uva"):
+            if asked(rows, model, "vllm", mode):
+                name = f"{model}, {budget} layers: %s, ours over vLLM's {mode} offloader"
+                theirs = of(rows, model, "vllm", mode)
+                found = ratio(answers(mine), answers(theirs))
+                checks.append(check(name % "decode tok/s", found, DECODE_GOAL))
+                checks.append(peak_check(name % "peak GPU memory", mine, theirs))
+    for mode in ("prefetch", "uva"):
+        checks += speeds(f"{model}, vLLM's {mode} offloader", of(rows, model, "vllm", mode))
+    return checks
+
+
+# ---- rows ----
+
+
+def of(rows: list[dict], model: str, engine: str, mode: str, path: tuple = ()) -> list[dict]:
+    """Measured rows of one engine in one mode. Where ours has rows of both paths, the fast one's count."""
+    found = [
+        row
+        for row in rows
+        if (row.get("model"), row.get("engine"), row.get("mode")) == (model, engine, mode) and "ttft_s" in row
+    ]
+    return next(
+        (part for each in path if (part := [r for r in found if r["path"] == each])), [] if path else found
+    )
+
+
+def asked(rows: list[dict], model: str, engine: str, mode: str) -> bool:
+    """Whether an engine was asked for: it has rows, of measurements or of why there are none."""
+    return any((r.get("model"), r.get("engine"), r.get("mode")) == (model, engine, mode) for r in rows)
+
+
+def answers(rows: list[dict]) -> list[dict]:
+    """Rows of whole answers: not prefills, not the one about memory."""
+    return [row for row in rows if row["question_id"] is not None and row["tokens_per_s"]]
+
+
+def tail(row: dict) -> str:
+    """What is left of a key without model and engine."""
+    return row["key"].split("/", 2)[2]
+
+
+def ratio(
+    ours: list[dict], theirs: list[dict], field: str = "tokens_per_s", by: Key | None = None
+) -> float | None:
+    """Median of ours over theirs, of the same prompt; None without a pair."""
+    by = by or (lambda row: row["question_id"])
+    other = {by(row): row[field] for row in theirs}
+    found = [over(row[field], other.get(by(row))) for row in ours]
+    pairs = [each for each in found if each is not None]
+    return median(pairs) if pairs else None
+
+
+def peak_check(name: str, ours: list[dict], theirs: list[dict]) -> dict:
+    """Most memory that a request takes, with KV caches of the same size."""
+    mine, other = (
+        next((r["peak_bytes"] for r in rows if r["key"].endswith("/peak")), None) for rows in (ours, theirs)
+    )
+    return check(name, over(mine, other), PEAK_GOAL, "lower")
+
+
+def speeds(name: str, rows: list[dict]) -> list[dict]:
+    """Medians, only reported."""
+    rows = answers(rows)
+    if not rows:
+        return []
+    return [
+        check(f"{name}: tok/s, median of {len(rows)} prompts", median(row["tokens_per_s"] for row in rows)),
+        check(f"{name}: TTFT in s, median", median(row["ttft_s"] for row in rows), None, "lower"),
+    ]
