@@ -21,7 +21,16 @@ from experiments.offload_checks import row_table
 from experiments.requests import spread
 from experiments.results import Results, all_met, check, report, reported
 from experiments.side_by_side import resident_requests, short
-from experiments.vllm_checks import answers, of, own_checks, ratio, resident_checks, speeds
+from experiments.vllm_checks import (
+    answers,
+    failed_checks,
+    of,
+    own_checks,
+    ratio,
+    resident_checks,
+    speeds,
+    start_checks,
+)
 from minillm.errors import InputError
 
 DEFAULTS = {
@@ -48,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         if part in options.parts:
             measure(results, options, part)
     checks = timed_checks(results.rows(), short(options.model))
-    checks = checks if options.judged else reported(checks)
+    checks = [*(checks if options.judged else reported(checks)), *failed_checks(results.rows())]
     print(row_table([row for row in results.rows() if "ttft_s" in row]))
     report(results.finish(checks), checks)
     return 0 if all_met(checks) else 1
@@ -114,12 +123,14 @@ def timed_checks(rows: list[dict], model: str) -> list[dict]:
         *eager_checks(rows, model),
         *reported(resident_checks(rows, model, "transformers")),
         *resident_checks(rows, model),
+        *start_checks(rows),
     ]
 
 
 def eager_checks(rows: list[dict], model: str) -> list[dict]:
     """What the fast path gave, of the same prompts."""
-    fast, eager = (answers(of(rows, model, "minillm", "resident", (path,))) for path in ("fast", "eager"))
+    found = answers(of(rows, model, "minillm", "resident"))
+    fast, eager = ([row for row in found if row["path"] == path] for path in ("fast", "eager"))
     if not fast or not eager:
         return []
     name = f"{model} resident: decode tok/s, fast over eager"

@@ -1,4 +1,4 @@
-"""Peers: other engines in processes of their own, whose rows are stored as they come.
+"""Other engines in processes of their own, whose rows are stored as they come.
 
 A process that fails or takes too long is ended with all that it started. The rows that it printed stay, the
 reason becomes a row, and the same command asks again for what is missing. A peer that is missing is skipped.
@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from experiments.machine import ROOT
@@ -23,7 +23,7 @@ from experiments.results import Results
 from minillm.errors import RunError
 
 LIMIT_S = 480.0  # of one process
-LAST_WORDS = 1000  # characters of a failed peer's standard error
+LAST_WORDS = 3000  # characters of a failed peer's standard error
 WORDS = {
     "vllm": [sys.executable, "-m", "tests.peers.vllm_generate", "-"],
     "transformers": [sys.executable, "-m", "tests.peers.hf_generate", "-"],
@@ -40,11 +40,18 @@ def measure(
     missing = missing_of(results, requests)
     if not missing:
         return
-    results.forget(start)  # what kept it from running before
     asked = {**asked, "requests": [asdict(request) for request in missing]}
-    try:
+    with recorded(results, start, about):
         for row in rows(WORDS[engine], asked):
             store(results, start, row, about)
+
+
+@contextmanager
+def recorded(results: Results, start: str, about: dict) -> Iterator[None]:
+    """Make a failure a row `start`, so that the next engine gets its turn; an older reason is forgotten."""
+    results.forget(start)
+    try:
+        yield
     except RunError as error:
         progress(f"{start}: {error}")
         reason = str(error)

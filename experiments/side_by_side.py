@@ -79,7 +79,7 @@ def measure_resident(
     flags = {"dtype": options.dtype, "offload": "none", "max_model_len": options.kv_tokens}
     flags |= {"enforce_eager": True} if eager else {}
     began = time.perf_counter()
-    with LLM(model, device=options.device, **flags) as llm:
+    with peers.recorded(results, start, fields), LLM(model, device=options.device, **flags) as llm:
         loaded = loaded_row(llm, flags, time.perf_counter() - began, missing[0].prompt)
         peers.store(results, start, {"key": "loaded", **loaded}, fields)
         for request in missing:

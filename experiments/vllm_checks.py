@@ -25,7 +25,21 @@ def timed_checks(rows: list[dict], offloaded: str) -> list[dict]:
     for model in models:
         checks += own_checks(rows, model) + resident_checks(rows, model)
         checks += reported(resident_checks(rows, model, "transformers"))
-    return checks + offloaded_checks(rows, offloaded)
+    return checks + offloaded_checks(rows, offloaded) + start_checks(rows)
+
+
+def start_checks(rows: list[dict]) -> list[dict]:
+    """Seconds until an engine is ready, its first compiling included; only reported."""
+    started = [row for row in rows if row["key"].endswith("/loaded")]
+    return [
+        check(f"{row['key']}: s until ready", row["load_s"] + row.get("warm_s", 0.0), None, "lower")
+        for row in started
+    ]
+
+
+def failed_checks(rows: list[dict]) -> list[dict]:
+    """True on every device: nothing that was asked for has failed."""
+    return [check(f"{row['key']} ran", False, True) for row in rows if "failed" in row]
 
 
 # ---- resident ----
@@ -33,7 +47,7 @@ def timed_checks(rows: list[dict], offloaded: str) -> list[dict]:
 
 def resident_checks(rows: list[dict], model: str, peer: str = "vllm") -> list[dict]:
     """Ours over a peer, everything resident."""
-    ours = of(rows, model, "minillm", "resident", path=("fast", "eager"))
+    ours = resident_ours(rows, model)
     theirs = of(rows, model, peer, "resident")
     if not ours or not asked(rows, model, peer, "resident"):
         return speeds(f"{model} resident, {peer}", theirs)
@@ -41,7 +55,9 @@ def resident_checks(rows: list[dict], model: str, peer: str = "vllm") -> list[di
     checks = speeds(f"{model} resident, {peer}", theirs)
     checks.append(check(name % "decode tok/s", ratio(answers(ours), answers(theirs)), DECODE_GOAL))
     for tokens in sorted({row["prompt_tokens"] for row in ours if "/prefill/" in row["key"]}):
-        mine, other = ([r for r in each if f"/prefill/{tokens}" in r["key"]] for each in (ours, theirs))
+        mine, other = (
+            [r for r in each if r["key"].endswith(f"/prefill/{tokens}")] for each in (ours, theirs)
+        )
         found = ratio(mine, other, "ttft_s", by=tail)
         checks.append(check(name % f"prefill latency of {tokens} tokens", found, PREFILL_GOAL, "lower"))
     if peer == "vllm":  # the others' KV caches are of other sizes
@@ -51,7 +67,7 @@ def resident_checks(rows: list[dict], model: str, peer: str = "vllm") -> list[di
 
 def own_checks(rows: list[dict], model: str) -> list[dict]:
     """What our rows say by themselves, everything resident."""
-    ours = of(rows, model, "minillm", "resident", path=("fast", "eager"))
+    ours = resident_ours(rows, model)
     if not ours:
         return []
     checks = [*speeds(f"{model} resident, ours", ours), *bandwidth_checks(model, ours)]
@@ -99,6 +115,8 @@ def offloaded_checks(rows: list[dict], model: str) -> list[dict]:
                 found = ratio(answers(mine), answers(theirs))
                 checks.append(check(name % "decode tok/s", found, DECODE_GOAL))
                 checks.append(peak_check(name % "peak GPU memory", mine, theirs))
+                locked = over(locked_bytes(mine), locked_bytes(theirs))
+                checks.append(check(name % "locked host memory", locked, None, "lower"))
     for mode in ("prefetch", "uva"):
         checks += speeds(f"{model}, vLLM's {mode} offloader", of(rows, model, "vllm", mode))
     return checks
@@ -107,21 +125,20 @@ def offloaded_checks(rows: list[dict], model: str) -> list[dict]:
 # ---- rows ----
 
 
-def of(rows: list[dict], model: str, engine: str, mode: str, path: tuple = ()) -> list[dict]:
-    """Measured rows of one engine in one mode. Where ours has rows of both paths, the fast one's count."""
-    found = [
-        row
-        for row in rows
-        if (row.get("model"), row.get("engine"), row.get("mode")) == (model, engine, mode) and "ttft_s" in row
-    ]
-    return next(
-        (part for each in path if (part := [r for r in found if r["path"] == each])), [] if path else found
-    )
+def asked(rows: list[dict], model: str, engine: str, mode: str) -> list[dict]:
+    """All rows of an engine that was asked for in one mode: of measurements, or of why there are none."""
+    return [row for row in rows if (row["model"], row["engine"], row["mode"]) == (model, engine, mode)]
 
 
-def asked(rows: list[dict], model: str, engine: str, mode: str) -> bool:
-    """Whether an engine was asked for: it has rows, of measurements or of why there are none."""
-    return any((r.get("model"), r.get("engine"), r.get("mode")) == (model, engine, mode) for r in rows)
+def of(rows: list[dict], model: str, engine: str, mode: str) -> list[dict]:
+    """Those of measurements."""
+    return [row for row in asked(rows, model, engine, mode) if "ttft_s" in row]
+
+
+def resident_ours(rows: list[dict], model: str) -> list[dict]:
+    """Our rows with everything resident, of the fast path where there are any."""
+    found = of(rows, model, "minillm", "resident")
+    return [row for row in found if row["path"] == "fast"] or found
 
 
 def answers(rows: list[dict]) -> list[dict]:
@@ -151,6 +168,11 @@ def peak_check(name: str, ours: list[dict], theirs: list[dict]) -> dict:
         next((r["peak_bytes"] for r in rows if r["key"].endswith("/peak")), None) for rows in (ours, theirs)
     )
     return check(name, over(mine, other), PEAK_GOAL, "lower")
+
+
+def locked_bytes(rows: list[dict]) -> int | None:
+    """Host memory locked for streaming; None where nothing locks."""
+    return next((row["host_locked_bytes"] for row in rows if row.get("host_locked_bytes")), None)
 
 
 def speeds(name: str, rows: list[dict]) -> list[dict]:

@@ -18,13 +18,14 @@ In all 580, and 12 for each further call.
 import argparse
 import sys
 
+import minillm
 from experiments import offload_options, peers, side_by_side
 from experiments.offload_checks import row_table
 from experiments.offloaded import Offloaded
 from experiments.requests import Answer, Request, generations, measured, peak, spread
 from experiments.results import Results, all_met, report, reported
 from experiments.side_by_side import about, resident_requests, short, vocab_of
-from experiments.vllm_checks import timed_checks
+from experiments.vllm_checks import failed_checks, timed_checks
 
 DEFAULTS = {
     "cuda": {
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         if part in options.parts:
             MEASURE[part](results, options)
     checks = timed_checks(results.rows(), short(options.model))
-    checks = checks if options.judged else reported(checks)
+    checks = [*(checks if options.judged else reported(checks)), *failed_checks(results.rows())]
     print(row_table([row for row in results.rows() if "ttft_s" in row]))
     report(results.finish(checks), checks)
     return 0 if all_met(checks) else 1
@@ -129,12 +130,19 @@ def measure_offloaded(results: Results, options: argparse.Namespace) -> None:
     if not any(peers.missing_of(results, requests) for requests in asked.values()):
         return
     offload_options.limit_memory(options.device, options.cap_gib)
-    link = about(results, options, options.model, "minillm", "prefetch")["link_gb_s"]
-    with Offloaded(options, options.kv_tokens, link, gpu_layer_budget=least, slots=1) as offloaded:
-        loaded = {"key": "loaded", **offloaded.loaded(), "kv_tokens": options.kv_tokens}
-        peers.store(results, start, loaded, about(results, options, options.model, "minillm", "prefetch"))
+    flags, fields = {"gpu_layer_budget": least, "slots": 1}, ours(results, options)
+    with Offloaded(options, options.kv_tokens, fields["link_gb_s"], **flags) as offloaded:
+        loaded = {**offloaded.loaded(), "version": minillm.__version__, "kv_tokens": options.kv_tokens}
+        peers.store(results, start, {"key": "loaded", **loaded, "flags": flags}, fields)
         for budget, requests in asked.items():
             measure_budget(results, offloaded, budget, starts[budget], requests)
+
+
+def ours(results: Results, options: argparse.Namespace) -> dict:
+    """Fields of the rows of our engine when layers stream."""
+    path = "fast" if options.device == "cuda" else "eager"
+    fields = about(results, options, options.model, "minillm", "prefetch", path=path)
+    return fields | {"cap_gib": options.cap_gib}
 
 
 def measure_budget(
@@ -144,14 +152,14 @@ def measure_budget(
     options, missing = offloaded.options, peers.missing_of(results, requests)
     if not missing:
         return
-    offloaded.place("prefetch", budget, slots=1)
-    offloaded.warm(missing[0].prompt)  # from now on passes begin with what the last one fetched
-    fields = about(results, options, options.model, "minillm", "prefetch") | offloaded.placed("prefetch")
-    fields |= {"path": "fast" if options.device == "cuda" else "eager", "cap_gib": options.cap_gib}
-    fields["host_locked_bytes"] = offloaded.loaded()["locked_bytes"]
-    for request in missing:
-        row = measured(request, lambda request: streamed_answer(offloaded, request))
-        peers.store(results, start, row, fields)
+    with peers.recorded(results, start, ours(results, options)):
+        offloaded.place("prefetch", budget, slots=1)
+        offloaded.warm(missing[0].prompt)  # from now on passes begin with what the last one fetched
+        fields = ours(results, options) | offloaded.placed("prefetch")
+        fields["host_locked_bytes"] = offloaded.loaded()["locked_bytes"]
+        for request in missing:
+            row = measured(request, lambda request: streamed_answer(offloaded, request))
+            peers.store(results, start, row, fields)
 
 
 def streamed_answer(offloaded: Offloaded, request: Request) -> Answer:

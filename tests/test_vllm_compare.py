@@ -10,6 +10,7 @@ from test_offloaded import SHAPE
 
 from experiments import machine, peers, side_by_side, vllm_checks, vllm_compare
 from minillm import ModelConfig, presets
+from minillm.errors import RunError
 
 STAND_IN = Path(stand_in_peer.__file__)
 OURS = ["minillm", "offloaded"]
@@ -106,15 +107,36 @@ def test_rows_say_what_ran_and_where_the_layers_lay(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("how", "word"), [("fails", "failed"), ("missing", "skipped")])
 def test_a_peer_that_breaks_off_does_not_stop_the_others(tmp_path, monkeypatch, how, word):
     stand_in(monkeypatch, how)
-    run(tmp_path, "vllm", "vllm-uva")
+    assert run(tmp_path, "vllm", "vllm-uva") == (1 if how == "fails" else 0)
     rows = {row["key"]: row for row in stored(tmp_path)["rows"]}
     assert word in rows["Small/vllm/resident"]
     assert word in rows["Small/vllm/uva"]
     assert ("Small/vllm/resident/0" in rows) == (how == "fails")
     stand_in(monkeypatch, "whole")
-    run(tmp_path, "vllm")
+    run(tmp_path, "vllm")  # the other one still has failed
     assert not {"Small/vllm/resident"} & set(keys(tmp_path))
     assert {"Small/vllm/resident/0", "Small/vllm/resident/peak"} < set(keys(tmp_path))
+
+
+def test_a_failure_of_ours_is_a_row_and_what_comes_later_is_measured(tmp_path, monkeypatch):
+    stand_in(monkeypatch, "whole")
+    place = vllm_compare.Offloaded.place
+
+    def full(self, mode, budget, slots):
+        if budget == 3:
+            raise RunError("not enough memory")
+        place(self, mode, budget, slots)
+
+    monkeypatch.setattr(vllm_compare.Offloaded, "place", full)
+    assert run(tmp_path, "offloaded", "vllm-prefetch") == 1
+    rows = {row["key"]: row for row in stored(tmp_path)["rows"]}
+    assert rows["Small/minillm/prefetch"]["failed"] == "not enough memory"
+    assert {"Small/minillm/prefetch-4/0", "Small/vllm/prefetch/0"} < set(rows)
+    assert {c["name"]: c["met"] for c in stored(tmp_path)["checks"]}["Small/minillm/prefetch ran"] is False
+    monkeypatch.setattr(vllm_compare.Offloaded, "place", place)
+    assert run(tmp_path, "offloaded") == 0
+    assert "Small/minillm/prefetch" not in keys(tmp_path)
+    assert "Small/minillm/prefetch/peak" in keys(tmp_path)
 
 
 def test_the_budgets_are_one_and_two_more_than_what_stays():
@@ -224,6 +246,20 @@ def test_offloaders_are_compared_at_each_budget():
     assert not any("uva" in each for each in found)
     skipped = {"key": "Small/vllm/uva", "model": "Small", "engine": "vllm", "mode": "uva", "skipped": "why"}
     assert figures([*mine, skipped])[name % (14, "decode tok/s", "uva")] == (None, False)
+
+
+def test_locked_memory_and_the_time_to_start_are_only_reported():
+    rows = [row("prefetch/10", "minillm", "prefetch", 6.0, budget=13, host_locked_bytes=150)]
+    rows += [row("prefetch/10", "vllm", "prefetch", 6.0, host_locked_bytes=100)]
+    start = {
+        "key": "Small/minillm/prefetch/loaded",
+        "model": "Small",
+        "engine": "minillm",
+        "mode": "prefetch",
+    }
+    found = figures([*rows, start | {"load_s": 3.0, "warm_s": 2.0}])
+    assert found["Small, 13 layers: locked host memory, ours over vLLM's prefetch offloader"] == (1.5, None)
+    assert found["Small/minillm/prefetch/loaded: s until ready"] == (5.0, None)
 
 
 def test_hugging_face_is_only_reported():

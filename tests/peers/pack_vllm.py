@@ -39,16 +39,14 @@ REMOVE = [
 ]
 SHRINK = "vllm/_C_stable_libtorch.abi3.so"
 STRIP = "xgrammar/libxgrammar_bindings.so"
-PART_MIB = 58  # largest part
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Download, unpack, leave out, pack, split."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, help="where the parts go; keep it out of version control")
-    parser.add_argument(
-        "--wheels", type=Path, help="folder that keeps the wheels, 332 MiB, for the next time"
-    )
+    parser.add_argument("--wheels", type=Path, help="folder that keeps the wheels, 332 MiB, for next time")
+    parser.add_argument("--part-mib", type=float, default=58, help="largest part, MiB; default: 58, one part")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
@@ -59,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{SHRINK}: kept {mib(kept)} of GPU code, dropped {mib(dropped)}")
         strip_symbols(tree / STRIP)
         pack(tree, archive)
-        for part in split(archive, options.folder, PART_MIB * 2**20):
+        for part in split(archive, options.folder, int(options.part_mib * 2**20)):
             print(f"{part}: {mib(part.stat().st_size)}")
     return 0
 
