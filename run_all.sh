@@ -35,6 +35,9 @@ usage: ./run_all.sh [COMMAND]
   baseline [OPTIONS]             Qwen3-1.7B, or tiny, all on the device: our two paths, Hugging Face, vLLM
   vllm-compare [OPTIONS]         1.7B and 8B on the device, 8B with streamed layers: ours and vLLM
                                  (an H200: 10 minutes; --parts minillm does a part)
+
+  report [OPTIONS]               notebook 20, executed on data/results/, as build/report/minillm-report.html, and
+                                 as .pdf where there is a Chromium; --as-stored does not execute it
   -h, --help                     this text
 
 Each command first makes .venv/ and installs requirements.txt into it; unchanged, that takes no time.
@@ -242,9 +245,9 @@ command=${1:-notebooks}
 if [ $# -gt 0 ]; then shift; fi
 case $command in
     -h | --help) usage && exit 0 ;;
-    notebooks | student | lab | parity | mine | offload-naive | offload-prefetch | offload-compare | budget-sweep | baseline | vllm-compare) ;;
+    notebooks | student | lab | parity | report | mine | offload-naive | offload-prefetch | offload-compare | budget-sweep | baseline | vllm-compare) ;;
     test) none_left "$command" "$@" ;;
-    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, mine, offload-naive, offload-prefetch, offload-compare, budget-sweep, baseline, vllm-compare, --help" ;;
+    *) fail 2 "no command '$command'; there are notebooks (also with nothing), student, lab, test, parity, report, mine, offload-naive, offload-prefetch, offload-compare, budget-sweep, baseline, vllm-compare, --help" ;;
 esac
 
 cd "$ROOT"
@@ -256,6 +259,7 @@ case $command in
     student) exec "$PY" -m experiments.student "$@" ;;
     test) run_tests ;;
     parity) exec "$PY" -m experiments.parity "$@" ;;
+    report) exec "$PY" -m experiments.report "$@" ;;
     mine) exec "$PY" -m experiments.mine "$@" ;;
     offload-naive | offload-prefetch)
         exec "$PY" -m experiments.offload_compare --out build/results --modes "${command#offload-}" \

@@ -8,6 +8,7 @@ Exit status 1 at the first cell that fails; its error is printed.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
@@ -48,8 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run(path: Path, target: Path) -> None:
-    """Execute `path` and write it to `target`, whole or with the outputs up to a cell that failed."""
+def run(path: Path, target: Path, kernel_arguments: Sequence[str] = ()) -> None:
+    """Execute `path` and write it to `target`, whole or with the outputs up to a cell that failed.
+
+    `kernel_arguments` go to the kernel, such as the format of its figures.
+    """
     notebook = nbformat.read(path, as_version=4)
     client = Client(
         notebook,
@@ -57,6 +61,7 @@ def run(path: Path, target: Path) -> None:
         resources={"metadata": {"path": str(path.parent)}},
         coalesce_streams=True,
         record_timing=False,
+        extra_arguments=list(kernel_arguments),
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -3,7 +3,7 @@
 import re
 from statistics import median
 
-TAGS = {"nbval-ignore-output", "nbval-check-output", "nbval-skip", "nbval-raises-exception"}
+TAGS = {"nbval-ignore-output", "nbval-check-output", "nbval-skip", "nbval-raises-exception", "remove-cell"}
 MAX_MEDIAN_LINES, MAX_LINES = 10, 25  # of code cells
 MIN_FIGURES = 3
 SEEN = "## What we predicted and saw"
@@ -18,6 +18,20 @@ PARTS = (
     "## Where the same idea lives",
     "## Onwards",
 )
+# The last notebook is a report: nothing to predict, nothing to exercise, and a summary before everything.
+REPORT = "20"
+REPORT_PARTS = (
+    "**What this is.**",
+    "## Summary",
+    "## 1. Method",
+    "## 9. Where we missed our goals",
+    "## 10. Problems met, and how they were solved",
+    "## 11. What this cannot show",
+    REMEMBER,
+    "## References",
+)
+UNITS = r"tok/s|tokens? (?:a|per) second|GB/s|[GMK]i?B/s|ms|µs|s|seconds?|%|percent|times|×"
+MEASURED = re.compile(rf"\b\d[\d.,]*\s?(?:{UNITS})(?![\w/])")
 
 
 def source(cell: dict) -> str:
@@ -29,9 +43,12 @@ def code_cells(notebook: dict) -> list[dict]:
     return [cell for cell in notebook["cells"] if cell["cell_type"] == "code" and source(cell).strip()]
 
 
-def faults(notebook: dict) -> list[str]:
-    """What is wrong with a notebook, a line each."""
-    checks = (output_faults, size_faults, text_faults, prediction_faults, widget_faults, solution_faults)
+def faults(notebook: dict, report: bool = False) -> list[str]:
+    """What is wrong with a notebook, or with the report, a line each."""
+    if report:
+        checks = (output_faults, size_faults, report_text_faults, widget_faults, number_faults)
+    else:
+        checks = (output_faults, size_faults, text_faults, prediction_faults, widget_faults, solution_faults)
     return [fault for check in checks for fault in check(notebook)]
 
 
@@ -75,10 +92,14 @@ def code_lines(text: str) -> int:
     return len([line for line in text.split("\n") if not re.match(r"(import|from) \w", line)])
 
 
-def text_faults(notebook: dict) -> list[str]:
+def report_text_faults(notebook: dict) -> list[str]:
+    return text_faults(notebook, REPORT_PARTS)
+
+
+def text_faults(notebook: dict, parts: tuple[str, ...] = PARTS) -> list[str]:
     """Every part is there, in order; pictures are our own."""
-    text = "\n\n".join(source(cell) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
-    places = {part: re.search(rf"^{re.escape(part)}", text, flags=re.MULTILINE) for part in PARTS}
+    text = markdown_text(notebook)
+    places = {part: re.search(rf"^{re.escape(part)}", text, flags=re.MULTILINE) for part in parts}
     missing = [f"there is no {part!r}" for part, found in places.items() if not found]
     starts = [found.start() for found in places.values() if found]
     found = list(missing)
@@ -90,6 +111,15 @@ def text_faults(notebook: dict) -> list[str]:
     if re.search(r"!\[[^]]*\]\(https?:|<img[^>]+https?:", text):
         found.append("a picture comes from elsewhere")
     return found
+
+
+def markdown_text(notebook: dict) -> str:
+    return "\n\n".join(source(cell) for cell in notebook["cells"] if cell["cell_type"] == "markdown")
+
+
+def number_faults(notebook: dict) -> list[str]:
+    """A measured number stands in no text: code takes it from a result."""
+    return [f"a number in the text: {found[0]}" for found in MEASURED.finditer(markdown_text(notebook))]
 
 
 def prediction_faults(notebook: dict) -> list[str]:

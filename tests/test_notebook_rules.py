@@ -53,8 +53,20 @@ def good() -> list[dict]:
     return [cell | {"id": f"c{number}"} for number, cell in enumerate(deepcopy(cells))]
 
 
-def faults(cells: list[dict]) -> list[str]:
-    return rules.faults({"cells": cells})
+def faults(cells: list[dict], report: bool = False) -> list[str]:
+    return rules.faults({"cells": cells}, report)
+
+
+def good_report() -> list[dict]:
+    """The cells of a report without a fault."""
+    cells = [
+        markdown(f"{part}\n\nA card of 8 GB, 16 bits, 20 prompts.")
+        for part in rules.REPORT_PARTS
+        if part != rules.REMEMBER
+    ]
+    cells.insert(-1, markdown(THREE))
+    cells.insert(2, code("draw()", FIGURE, FIGURE, FIGURE))
+    return [cell | {"id": f"c{number}"} for number, cell in enumerate(cells)]
 
 
 def test_a_good_notebook_passes():
@@ -96,6 +108,30 @@ def test_each_fault_is_found(number, changes, fault):
     assert faults(cells) == [fault]
 
 
+def test_a_good_report_passes_and_is_no_lesson():
+    assert faults(good_report(), report=True) == []
+    assert "there is no '## Exercises'" in faults(good_report())
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "fault"),
+    [
+        (0, {"source": "# 20"}, "there is no '**What this is.**'"),
+        (-1, {"source": "Books"}, "there is no '## References'"),
+        (-2, {"source": THREE[:-9]}, "the sentences to remember are not three"),
+        (2, {"outputs": [FIGURE]}, "fewer than 3 figures are stored"),
+        (3, {"source": "## 1. Method\n\nIt wrote 5.97 tok/s."}, "a number in the text: 5.97 tok/s"),
+        (3, {"source": "## 1. Method\n\nA stall of 60 ms."}, "a number in the text: 60 ms"),
+        (3, {"source": "## 1. Method\n1,704 tokens a second"}, "a number in the text: 1,704 tokens a second"),
+        (3, {"source": "## 1. Method\n\nThat is 12 % more."}, "a number in the text: 12 %"),
+    ],
+)  # fmt: skip
+def test_each_fault_of_a_report_is_found(number, changes, fault):
+    cells = good_report()
+    cells[number] |= changes
+    assert faults(cells, report=True)[:1] == [fault]
+
+
 def test_imports_are_not_counted():
     assert rules.code_lines("import a\nfrom b import c\n\nx = 1\nfrom_b = 2") == 3
 
@@ -110,14 +146,16 @@ def test_long_cells_are_found():
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_follow_the_rules(path):
-    assert rules.faults(json.loads(path.read_text(encoding="utf-8"))) == []
+    report = path.name.startswith(rules.REPORT)
+    assert rules.faults(json.loads(path.read_text(encoding="utf-8")), report) == []
 
 
 def test_notebooks_are_those_of_the_course():
     course = json.loads((ROOT / "data" / "course.json").read_text(encoding="utf-8"))
     assert [row["number"] for row in course] == [f"{number:02d}" for number in range(21)]
     numbers = [path.name[:2] for path in NOTEBOOKS]
-    assert numbers == [f"{number:02d}" for number in range(13) if number != 7]  # 07 follows with its kernels
+    there = [f"{number:02d}" for number in range(13) if number != 7] + [rules.REPORT]
+    assert [number for number in numbers if number != "07"] == there  # 07 comes with its kernels
     questions = {row["number"]: row["question"] for row in course}
     for path in NOTEBOOKS:
         title = rules.source(json.loads(path.read_text(encoding="utf-8"))["cells"][0]).splitlines()[0]

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("notebooks", "student", "lab", "test", "parity", "mine", "offload-naive", "offload-prefetch")
-COMMANDS += ("offload-compare", "budget-sweep", "baseline", "vllm-compare")
+COMMANDS += ("offload-compare", "budget-sweep", "baseline", "vllm-compare", "report")
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 
@@ -182,6 +182,11 @@ def test_offloading_writes_to_build_unless_told_otherwise(installed_copy, comman
     (line,) = asked(installed_copy)
     assert line.split()[: len(words) + 1] == ["-m", *words]
     assert line.endswith(" --out elsewhere")  # the last one counts
+
+
+def test_report_passes_its_options_on(installed_copy):
+    assert run_all("report", "--as-stored", script=installed_copy).returncode == 0
+    assert asked(installed_copy) == ["-m experiments.report --as-stored"]
 
 
 def test_ci_runs_the_tests():

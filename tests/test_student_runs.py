@@ -3,6 +3,7 @@
 import re
 import sys
 
+import notebook_rules
 import pytest
 import small_notebooks
 from matplotlib import pyplot as plt
@@ -39,8 +40,10 @@ def test_it_runs_and_nothing_is_answered(name, edition, capsys):
     cells.run(path)
     checked = sum(len(CHECK.findall("".join(cell["source"]))) for cell in student.read(path)["cells"])
     verdicts = [line for line in capsys.readouterr().out.splitlines() if line.endswith(SKIPPED)]
-    assert len(verdicts) == checked >= 3
-    assert str(edition) in sys.modules["checks"].__file__
+    assert len(verdicts) == checked
+    if not name.startswith(notebook_rules.REPORT):  # the report has no exercises
+        assert checked >= 3
+        assert str(edition) in sys.modules["checks"].__file__
 
 
 def test_a_lesson_that_needs_a_solution_is_found(tmp_path):

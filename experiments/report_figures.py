@@ -1,0 +1,204 @@
+"""Figures of the report: correctness, programs side by side, loading. A function gives None: not measured."""
+
+from collections.abc import Sequence
+
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
+
+from experiments.report_results import NOT_YET, Archive, Stored, middle, most, over
+from experiments.report_rows import fast_steps, groups, is_resident, ran, speed
+from experiments.report_table import show
+from experiments.report_tables import FLOAT32, rms_ratio
+from minillm import plot
+from minillm.estimate import bytes_per_token
+from minillm.presets import PRESETS
+from minillm.units import GB, GIB
+
+ALLOWED = 1e-4  # largest logit error in float32
+RMS_ALLOWED = 1.05  # of our bfloat16 errors over the reference's
+RESIDENT = ("Qwen3-1.7B", "Qwen3-8B")
+KINDS = {"naive": "naive", "prefetch": "prefetch", "minillm": "compute", "vLLM": "vllm"}
+
+
+def kind(name: str) -> str:
+    """The colour of a program: by its mode where it streams, else by who it is."""
+    first = next(
+        (word for word in ("naive", "prefetch") if word in name and "vLLM" not in name), name.split(",")[0]
+    )
+    return KINDS.get(first.split()[0], "other")
+
+
+def errors(archive: Archive) -> Figure | None:
+    """The largest logit error of each comparison in float32, beside what is allowed."""
+    stored = archive.get("parity", "cpu2")
+    found = {name: [row["max_logit_error"] for row in stored.rows(FLOAT32[name][0])] for name in FLOAT32}
+    if not all(found.values()):
+        return None
+    figure, axes = plt.subplots(figsize=(8.5, 2.6))
+    for row, values in enumerate(found.values()):
+        shift = [
+            0.24 * (number % 5 - 2) / 2 for number in range(len(values))
+        ]  # so that dots lie side by side
+        axes.scatter(values, [row + each for each in shift], s=14, color=plot.COLOURS["compute"])
+    axes.set(xscale="log", ylim=(len(found) - 0.5, -0.5), xlabel="largest logit error of a comparison")
+    axes.set_yticks(range(len(found)), labels=[f"{name}: {len(values)}" for name, values in found.items()])
+    plot.limit(axes, ALLOWED, "allowed")
+    worst, count = max(map(max, found.values())), sum(map(len, found.values()))
+    said = f"the worst of {count} comparisons is {worst / ALLOWED:.2f} of what is allowed"
+    plot.message(figure, f"float32 beside transformers: {said}")
+    return figure
+
+
+def rounding(archive: Archive) -> Figure | None:
+    """For each prompt, the RMS of our bfloat16 errors over the reference's."""
+    stored = archive.get("parity")
+    names = list(dict.fromkeys(row["key"].split("/")[1] for row in stored.rows("bf16/")))
+    if not names:
+        return None
+    figure, axes = plt.subplots(figsize=(8.5, 2.2))
+    for place, name in enumerate(names):
+        ratios = [rms_ratio([row]) for row in stored.rows(f"bf16/{name}/")]
+        axes.scatter(ratios, [place] * len(ratios), s=22, color=plot.COLOURS["bfloat16"])
+    axes.set(ylim=(len(names) - 0.5, -0.5), xlabel="RMS logit error over the reference’s, a dot a prompt")
+    axes.set_yticks(range(len(names)), labels=[name.removeprefix("random:") for name in names])
+    plot.limit(axes, 1.0, "as exact")
+    plot.limit(axes, RMS_ALLOWED, "allowed")
+    ratios = [rms_ratio(stored.rows(f"bf16/{name}/")) for name in names]
+    spread = f"{min(ratios):.2f}" + (f" and {max(ratios):.2f}" if len(ratios) > 1 else "")
+    plot.message(figure, f"bfloat16: our rounding errors are {spread} of those of transformers")
+    return figure
+
+
+def resident(
+    archive: Archive, experiment: str, models: Sequence[str] = ("Qwen3-1.7B", "Qwen3-8B")
+) -> Figure | None:
+    """Decode speed of all programs where the model fits; the limit: copy bandwidth over a token's bytes."""
+    stored = archive.get(experiment)
+    found = {model: _speeds(stored, model) for model in models}
+    found = {model: speeds for model, speeds in found.items() if speeds}
+    if not found:
+        return None
+    count = max(map(len, found.values()))
+    figure, panels = plt.subplots(1, len(found), figsize=(9, 1.5 + 0.42 * count), squeeze=False)
+    for axes, (model, speeds) in zip(panels[0], found.items(), strict=True):
+        values = list(speeds.values())
+        plot.bars(axes, list(speeds), values, [kind(name) for name in speeds], [f"{v:.0f}" for v in values])
+        bound = over(_copy_bandwidth(stored), bytes_per_token(PRESETS[model]) / GB)
+        axes.set(xlim=(0, 1.3 * max([*values, bound or 0])), xlabel=f"{model}: decode, tok/s")
+        if bound:
+            plot.limit(axes, bound, "bandwidth")
+    plot.message(figure, _lead(found))
+    return figure
+
+
+def _speeds(stored: Stored, model: str) -> dict[str, float]:
+    found = groups(stored, model)
+    named = {name: speed(ran(rows)) for name, rows in found.items() if is_resident(rows[0])}
+    return {name: value for name, value in named.items() if value}
+
+
+def _copy_bandwidth(stored: Stored) -> float | None:
+    return most(stored.rows(), "device_gb_s") or stored.ceiling("device_copy_gb_s")
+
+
+def _lead(found: dict[str, dict[str, float]]) -> str:
+    """Our fastest over vLLM where both ran, else over the slowest."""
+    parts, base = [], "vLLM" if all("vLLM" in speeds for speeds in found.values()) else "transformers"
+    for model, speeds in found.items():
+        ours = max((value for name, value in speeds.items() if name.startswith("minillm")), default=None)
+        ratio = over(ours, speeds.get(base))
+        parts += [f"{model} {ratio:.2f}"] if ratio else []
+    said = ", ".join(parts)
+    return f"Our decode speed over that of {base}: {said}" if said else "Decode speed where the model fits"
+
+
+def steps(archive: Archive) -> Figure | None:
+    """What each step of the fast path gave."""
+    found = fast_steps(archive.get("fast_path"))
+    model = max(found, key=lambda name: len(found[name]), default=None)
+    if model is None:
+        return None
+    speeds = {step: speed(rows) for step, rows in found[model].items()}
+    values = list(speeds.values())
+    figure, axes = plt.subplots(figsize=(8.5, 1.4 + 0.36 * len(values)))
+    plot.bars(axes, list(speeds), values, ["compute"] * len(values), [f"{value:.0f}" for value in values])
+    bound = over(_copy_bandwidth(archive.get("fast_path")), bytes_per_token(PRESETS[model]) / GB)
+    axes.set(xlim=(0, 1.2 * max([*values, bound or 0])), xlabel=f"{model}: decode, tok/s")
+    if bound:
+        plot.limit(axes, bound, "bandwidth")
+    plot.message(figure, f"The fast path: {max(values) / values[0]:.1f} times as fast as its first step")
+    return figure
+
+
+PANELS = {
+    "TTFT, s": ("ttft_s", 1),
+    "decode, tok/s": ("tokens_per_s", 1),
+    "peak GPU memory, GiB": ("peak_bytes", GIB),
+}
+
+
+def programs(found: dict[str, Sequence[dict]], limit: float | None) -> Figure | None:
+    """TTFT, decode speed and memory of programs that offload the same model, beside the limit of the link."""
+    found = {name: rows for name, rows in found.items() if rows and speed(rows)}
+    if len(found) < 2:
+        return None
+    figure, panels = plt.subplots(1, 3, figsize=(9, 1.4 + 0.42 * len(found)), sharey=True)
+    for axes, (title, (field, unit)) in zip(panels, PANELS.items(), strict=True):
+        take = most if field == "peak_bytes" else middle
+        values = [(take(rows, field) or 0) / unit for rows in found.values()]
+        text = [f"{value:.2f}" if value else "–" for value in values]
+        plot.bars(axes, list(found), values, [kind(name) for name in found], text)
+        axes.set(xlim=(0, 1.45 * max(values)), xlabel=title)
+    if limit:
+        plot.limit(panels[1], limit, "the link")
+    fastest = max(found, key=lambda name: speed(found[name]))
+    share = over(speed(found[fastest]), limit)
+    said = f"{fastest} writes fastest" + (f", at {share:.0%} of what the link allows" if share else "")
+    plot.message(figure, said[0].upper() + said[1:])
+    return figure
+
+
+def compared(archive: Archive) -> Figure | None:
+    """Naive, prefetch and accelerate."""
+    stored = archive.get("offload_compare")
+    modes = ("naive", "prefetch", "accelerate")
+    found = {mode: [row for row in stored.rows(f"{mode}/") if "ttft_s" in row] for mode in modes}
+    return programs(found, most(found["prefetch"], "limit_tokens_per_s"))
+
+
+def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Figure | None:
+    """Our prefetch and vLLM's offloaders."""
+    found = groups(archive.get("vllm"), model)
+    rows = {name: ran(rows) for name, rows in found.items() if not is_resident(rows[0])}
+    ours = next(
+        (group[0] for name, group in rows.items() if group and name.startswith("minillm prefetch")), {}
+    )
+    return programs(rows, ours.get("limit_tokens_per_s"))
+
+
+def loading(archive: Archive) -> Figure | None:
+    """Peak memory of loading over the weights."""
+    values: dict[str, float] = {}
+    for stored in (archive.get("loading", "cpu2"), archive.get("loading")):
+        for row in stored.rows():
+            model, way, _ = row["key"].split("/")
+            if way != "transformers":  # leaves the weights in files, which is another thing
+                values[f"{model}, {way}"] = row["peak_bytes"] / row["weight_bytes"]
+    if not values:
+        return None
+    figure, axes = plt.subplots(figsize=(8.5, 1.2 + 0.34 * len(values)))
+    kinds = ["naive" if "naive" in name else "compute" for name in values]
+    plot.bars(axes, list(values), list(values.values()), kinds, [f"{value:.2f}" for value in values.values()])
+    axes.set(xlim=(0, 1.25 * max(values.values())), xlabel="peak memory of loading over the weights’ bytes")
+    plot.limit(axes, 1.0, "the weights")
+    ours = max(value for name, value in values.items() if "naive" not in name)
+    plot.message(figure, f"Loading holds each weight once: at most {ours:.2f} of the weights’ bytes")
+    return figure
+
+
+def draw(figure: Figure | None, needs: str) -> None:
+    """Show a figure, or say which result it waits for."""
+    if figure is None:
+        show(f"The figure here is {NOT_YET}: it needs the result `{needs}`.")
+    else:
+        plt.show()

@@ -1,0 +1,92 @@
+"""Rows of programs side by side, as the report groups them: by model, program and setting."""
+
+from collections.abc import Sequence
+
+from experiments import vllm_checks
+from experiments.report_results import Stored, middle, most
+
+NAMES = {"vllm": "vLLM", "minillm": "minillm", "transformers": "transformers", "accelerate": "accelerate"}
+Group = tuple[dict, ...]  # rows of one program in one setting
+
+
+def groups(stored: Stored, model: str) -> dict[str, Group]:
+    """Whole answers of `model` by program and setting; of one that did not run, the row that says why."""
+    found: dict[str, list[dict]] = {}
+    rows = [row for row in stored.rows() if row.get("model") == model]
+    for row in [row for row in rows if reason(row)] + vllm_checks.answers([r for r in rows if "ttft_s" in r]):
+        found.setdefault(setting(row), []).append(row)
+    return {name: tuple(rows) for name, rows in found.items()}
+
+
+def reason(row: dict) -> str | None:
+    """Why there is no measurement."""
+    return row.get("skipped") or row.get("failed")
+
+
+def ran(rows: Sequence[dict]) -> list[dict]:
+    """Those that were measured."""
+    return [row for row in rows if not reason(row)]
+
+
+def is_resident(row: dict) -> bool:
+    return row.get("mode", "resident") == "resident"
+
+
+def setting(row: dict) -> str:
+    """Such as "minillm, eager", "minillm prefetch, N = 14" or "vLLM prefetch, 2 slots"."""
+    parts = row["key"].split("/")
+    engine, mode = row.get("engine", parts[1]), row.get("mode", parts[2] if len(parts) > 2 else "resident")
+    name = NAMES.get(engine, engine)
+    name += "" if mode == "resident" else f" {'UVA' if mode == 'uva' else mode}"
+    if mode != "resident" and row.get("budget"):
+        name += f", N = {row['budget']}"
+    elif mode != "resident" and row.get("slots"):
+        name += f", {row['slots']} slots"
+    return name + (f", {row['path']}" if row.get("path") else "")
+
+
+def speed(rows: Sequence[dict]) -> float | None:
+    """Decode tokens a second, the median of the prompts."""
+    return middle(rows, "tokens_per_s")
+
+
+def most_memory(stored: Stored, model: str, name: str) -> int | None:
+    """GPU memory of a setting's longest request with room for the whole context; else of its answers."""
+    rows = [row for row in stored.rows(f"{model}/") if "ttft_s" in row and setting(row) == name]
+    longest = [row for row in rows if row["key"].endswith("/peak")]
+    return most(longest or rows, "peak_bytes")
+
+
+def ratio(stored: Stored, model: str, ours: str, theirs: str) -> float | None:
+    """Decode speed of one setting over another's; a name without its end stands for the fastest such one."""
+    found = {name: ran(rows) for name, rows in groups(stored, model).items()}
+    return vllm_checks.ratio(*(_fastest(found, name) for name in (ours, theirs)))
+
+
+def _fastest(found: dict[str, list[dict]], name: str) -> list[dict]:
+    named = [rows for full, rows in found.items() if rows and name in (full, full.split(",")[0])]
+    return max(named, key=speed, default=[])
+
+
+def models_in(stored: Stored, models: Sequence[str], part: str = "resident") -> list[str]:
+    """Those of `models` of which there is something in a result."""
+    keys = [row["key"] for row in stored.rows() if "ttft_s" in row or reason(row)]
+    return [model for model in models if any(key.startswith(f"{model}/") and part in key for key in keys)]
+
+
+def fast_steps(stored: Stored) -> dict[str, dict[str, Group]]:
+    """Rows of the fast path by model and step, in the order in which they were measured."""
+    found: dict[str, dict[str, Group]] = {}
+    for row in stored.rows():
+        if row.get("tokens_per_s") is not None:
+            steps = found.setdefault(row.get("model", row["key"].split("/")[0]), {})
+            steps[step_name(row)] = (*steps.get(step_name(row), ()), row)
+    return found
+
+
+def step_name(row: dict) -> str:
+    """What was added in this row: its own word for it, or what its key says."""
+    if row.get("step"):
+        return str(row["step"])
+    parts = row["key"].split("/")[1:]
+    return " ".join(part for part in parts if not part.isdigit() and part != "minillm")

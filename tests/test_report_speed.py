@@ -1,0 +1,187 @@
+"""What the report says of programs side by side and of budgets, from small results made by hand."""
+
+import pytest
+from matplotlib import pyplot as plt
+from small_results import cells, store
+
+from experiments import report_figures, report_fits, report_rows, report_streams, report_tables
+from experiments import report_timelines as timelines
+from experiments.report_results import NOT_YET, Archive
+from minillm.predict import Rates, timeline
+from minillm.presets import PRESETS
+from minillm.schedule import place
+
+MODEL = "Qwen3-8B"
+
+
+@pytest.fixture
+def archive(tmp_path):
+    yield Archive(tmp_path)
+    plt.close("all")
+
+
+# ---- programs side by side ----
+
+
+def answer(engine, mode, question, speed, **more):
+    key = f"{MODEL}/{engine}/{mode}/{question}"
+    row = {
+        "key": key,
+        "model": MODEL,
+        "engine": engine,
+        "mode": mode,
+        "question_id": question,
+        "ttft_s": 0.02,
+    }
+    return {
+        **row,
+        "prompt_tokens": 100,
+        "new_tokens": 256,
+        "tokens_per_s": speed,
+        "peak_bytes": 2**30,
+        **more,
+    }
+
+
+OURS = [
+    answer("minillm", "resident", q, s, path="fast", device_gb_s=3800.0) for q, s in ((1, 10.0), (2, 30.0))
+]
+THEIRS = [answer("vllm", "resident", q, s, device_gb_s=3800.0) for q, s in ((2, 10.0), (1, 5.0), (3, 99.0))]
+PEAK = {**answer("minillm", "resident", None, 9.0, path="fast"), "key": f"{MODEL}/minillm/resident/peak"}
+PEAK |= {"peak_bytes": 2**34, "new_tokens": 2}
+FAILED = {
+    "key": f"{MODEL}/transformers/resident",
+    "model": MODEL,
+    "engine": "transformers",
+    "mode": "resident",
+}
+FAILED |= {"failed": "ended with status 1"}
+
+
+@pytest.fixture
+def side_by_side(archive):
+    store(archive, "vllm", [*OURS, PEAK, *THEIRS, FAILED])
+    return archive
+
+
+def test_settings_are_told_apart():
+    streamed = {"path": "fast", "budget": 14, "slots": 1}
+    assert report_rows.setting(OURS[0]) == "minillm, fast"
+    assert (
+        report_rows.setting(answer("minillm", "prefetch", 1, 6.0, **streamed))
+        == "minillm prefetch, N = 14, fast"
+    )
+    assert report_rows.setting(answer("vllm", "prefetch", 1, 6.0, slots=2)) == "vLLM prefetch, 2 slots"
+    assert report_rows.setting(answer("vllm", "uva", 1, 6.0)) == "vLLM UVA"
+
+
+def test_ratios_are_of_the_same_prompts(side_by_side):
+    stored = side_by_side.get("vllm")
+    assert report_rows.ratio(stored, MODEL, "minillm", "vLLM") == pytest.approx(2.5)  # 10 / 5 and 30 / 10
+    assert report_rows.ratio(stored, MODEL, "minillm", "vLLM prefetch") is None
+
+
+def test_resident_programs(side_by_side):
+    table = report_fits.resident(side_by_side, "vllm", MODEL)
+    ours = cells(table, "minillm, fast")
+    assert ours[1:6] == ("2 × 256", "20.0 ms", "20.0", "10 to 30", "2.50")
+    assert ours[7:] == ("16.00 GiB", "does not fit")  # of the request about memory
+    assert cells(table, "vLLM")[1] == "3 × 256"
+    assert cells(table, "transformers") == ("transformers", "not measured: ended with status 1")
+    assert report_figures.resident(side_by_side, "vllm") is not None
+
+
+def test_share_of_the_bandwidth_counts_weights_and_cache():
+    hidden, width, kv = 4096, 12288, 1024
+    layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * width + 2 * hidden + 2 * 128
+    read = 2 * (36 * layer + 151936 * hidden) + (100 + 128) * 36 * 2 * kv * 2
+    share = report_fits.bandwidth_share(MODEL, OURS[0])
+    assert share == pytest.approx(10.0 * read / 3800e9, rel=1e-3)  # the last norm is not counted here
+
+
+def test_prefills_stand_beside_vllm(archive):
+    rows = [
+        {**answer(engine, "resident", None, None, ttft_s=seconds), "key": f"{MODEL}/{engine}/prefill/1024"}
+        for engine, seconds in (("minillm", 0.03), ("vllm", 0.02))
+    ]
+    for row in rows:
+        row["prompt_tokens"] = 1024
+    store(archive, "vllm", rows)
+    table = report_fits.prefills(archive, "vllm", MODEL)
+    assert cells(table, "minillm") == ("minillm", NOT_YET, "30.0 ms", NOT_YET, NOT_YET, "1.50", NOT_YET)
+
+
+def test_offloaded_beside_vllm(archive):
+    ours = {"path": "fast", "budget": 13, "resident": 12, "slots": 1, "host_locked_bytes": 2**33}
+    rows = [
+        answer("minillm", "prefetch", 1, 6.0, **ours),
+        answer("vllm", "prefetch", 1, 5.0, resident=12, slots=2),
+    ]
+    store(archive, "vllm", rows)
+    table = report_streams.beside_vllm(archive)
+    first = cells(table, "minillm prefetch, N = 13, fast")
+    assert first[1] == "12 + 1"
+    assert first[-1] == "3.40"  # 31.5 GB/s over 24 layers of 386 MB
+    assert cells(table, "vLLM prefetch, 2 slots")[1] == "12 + 2"
+    assert report_rows.ratio(
+        archive.get("vllm"), MODEL, "minillm prefetch", "vLLM prefetch"
+    ) == pytest.approx(1.2)
+
+
+def test_steps_of_the_fast_path_keep_their_order(archive):
+    rows = [
+        {"key": f"{MODEL}/minillm/{step}/{n}", "model": MODEL, "tokens_per_s": speed}
+        for step, speed in (("eager", 50.0), ("graph", 150.0))
+        for n in range(2)
+    ]
+    store(archive, "fast_path", rows)
+    assert [row[1:4] for row in report_fits.fast_path(archive).rows] == [
+        ("eager", "50.0", "1.00"),
+        ("graph", "150.0", "3.00"),
+    ]
+
+
+# ---- budgets ----
+
+
+def test_a_sweep_puts_both_modes_in_one_row(archive):
+    row = {"budget": 13, "resident": 12, "streamed": 24, "streamed_bytes": 9261428736, "peak_bytes": 2**32}
+    row |= {"limit_tokens_per_s": 6.0, "simulated_tokens_per_s": 5.9, "rtx3070_tokens_per_s": None}
+    rows = [
+        {"key": f"{mode}/13", "mode": mode, "tokens_per_s": s, **row}
+        for mode, s in (("prefetch", 6.0), ("naive", 5.0))
+    ]
+    store(archive, "budget_sweep", rows)
+    expected = ("13 of 36", "9.3 GB", "4.00 GiB", "5.00", "6.00", "1.20", "6.00", "5.90", "too large")
+    assert report_streams.sweep(archive).rows == (expected,)
+
+
+RATES = Rates(link_gb_s=31.5, device_gb_s=448.0)
+
+
+def test_the_knee_is_where_the_simulated_curve_bends():
+    config = PRESETS[MODEL]
+    turn = timelines.knee(config, RATES)
+    left, right, whole = timelines.speeds(config, "prefetch", RATES, [int(turn) - 1, int(turn) + 2, 36])
+    assert right == pytest.approx(whole, rel=0.01)
+    assert left < 0.9 * whole
+
+
+def test_one_pass_is_cut_out_of_a_timeline():
+    config = PRESETS[MODEL]
+    found = timeline(config, 2, "prefetch", place(36, 13, 1), RATES)
+    single = timelines.one_pass(found)
+    copies = sum(e.end - e.begin for e in single.events if type(e.step).__name__ == "Copy")
+    computed = sum(e.end - e.begin for e in single.events if type(e.step).__name__ == "Compute")
+    assert min(event.begin for event in single.events) == pytest.approx(0.0, abs=1e-9)
+    assert max(event.end for event in single.events) == pytest.approx(found.seconds_a_pass)
+    assert copies == pytest.approx(24 * timelines.layer_bytes(config) / 31.5e9, rel=1e-6)
+    assert computed == pytest.approx(timelines.compute_s(config, RATES), rel=1e-6)
+
+
+def test_the_card_holds_what_fits_and_no_layer_more():
+    config, layer = PRESETS[MODEL], timelines.layer_bytes(PRESETS[MODEL])
+    head, kv = 151936 * 4096 * 2, 4096 * 36 * 2 * 1024 * 2
+    free = report_tables.LEFT - head - kv
+    assert timelines.fitting(config) in (free // layer, free // layer - 1)  # a workspace comes to it
+    assert timelines.fitting(PRESETS["Qwen3-1.7B"]) == 28
