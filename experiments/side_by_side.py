@@ -72,15 +72,15 @@ def measure_resident(
     if not missing:
         return
     offload_options.limit_memory(options.device, None)
-    path = "eager" if eager or options.device == "cpu" else "fast"
     layers = layers_of(options, model)
-    fields = about(results, options, model, "minillm", "resident", path=path, resident=layers)
+    fields = about(results, options, model, "minillm", "resident", resident=layers)
     start = f"{short(model)}/minillm/resident" + ("-eager" if eager else "")
     flags = {"dtype": options.dtype, "offload": "none", "max_model_len": options.kv_tokens}
     flags |= {"enforce_eager": True} if eager else {}
     began = time.perf_counter()
     with peers.recorded(results, start, fields), LLM(model, device=options.device, **flags) as llm:
         loaded = loaded_row(llm, flags, time.perf_counter() - began, missing[0].prompt)
+        fields["path"] = path_of(llm)
         peers.store(results, start, {"key": "loaded", **loaded}, fields)
         for request in missing:
             peers.store(results, start, measured(request, lambda request: answer(llm, request)), fields)
@@ -135,6 +135,11 @@ def _opened(llm: LLM, request: Request) -> Answer:
 def reserved(llm: LLM) -> int | None:
     """Most bytes that the allocator took, what it keeps for later and graphs included; None off the GPU."""
     return torch.cuda.max_memory_reserved(llm.device) if llm.device.type == "cuda" else None
+
+
+def path_of(llm: LLM) -> str:
+    """What an engine that has answered once did: the fast path replays graphs."""
+    return "fast" if replays(llm) else "eager"
 
 
 def replays(llm: LLM) -> int | None:

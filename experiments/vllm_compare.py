@@ -140,8 +140,7 @@ def measure_offloaded(results: Results, options: argparse.Namespace) -> None:
 
 def ours(results: Results, options: argparse.Namespace) -> dict:
     """Fields of the rows of our engine when layers stream."""
-    path = "fast" if options.device == "cuda" else "eager"
-    fields = about(results, options, options.model, "minillm", "prefetch", path=path)
+    fields = about(results, options, options.model, "minillm", "prefetch")
     return fields | {"cap_gib": options.cap_gib}
 
 
@@ -157,6 +156,7 @@ def measure_budget(
         offloaded.warm(missing[0].prompt)  # from now on passes begin with what the last one fetched
         fields = ours(results, options) | offloaded.placed("prefetch")
         fields["host_locked_bytes"] = offloaded.loaded()["locked_bytes"]
+        fields["path"] = side_by_side.path_of(offloaded.llm)
         for request in missing:
             row = measured(request, lambda request: streamed_answer(offloaded, request))
             peers.store(results, start, row, fields)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from types import SimpleNamespace
 
 import pytest
 import stand_in_peer
@@ -91,6 +92,14 @@ def test_eager_is_asked_of_the_engine_only_where_it_is_wanted(tmp_path, monkeypa
         side_by_side.measure_resident(results, options, options.model, requests, eager)
     assert ["enforce_eager" in each for each in made] == [False, True]
     assert len(results.rows("Small/minillm/resident-eager/")) == 3
+
+
+@pytest.mark.parametrize(
+    ("device", "replays", "path"), [("cuda", 9, "fast"), ("cuda", 0, "eager"), ("cpu", 9, "eager")]
+)
+def test_the_path_is_what_the_engine_did(device, replays, path):
+    llm = SimpleNamespace(device=SimpleNamespace(type=device), graph_replays=replays)
+    assert side_by_side.path_of(llm) == path
 
 
 # ---- vLLM's rows of the other experiment ----
