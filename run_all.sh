@@ -34,7 +34,7 @@ usage: ./run_all.sh [COMMAND]
   Side by side with other engines, likewise; what is not installed is skipped (vLLM: tests/peers/README.md).
   baseline [OPTIONS]             Qwen3-1.7B, or tiny, all on the device: our two paths, Hugging Face, vLLM
   vllm-compare [OPTIONS]         1.7B and 8B on the device, 8B with streamed layers: ours and vLLM
-                                 (an H200: 10 minutes; --parts minillm does a part)
+                                 (an H200: 12 minutes; --parts minillm does a part)
 
   report [OPTIONS]               notebook 20, executed on data/results/, as build/report/minillm-report.html, and
                                  as .pdf where there is a Chromium; --as-stored does not execute it

@@ -109,7 +109,8 @@ def take(results: Results, options: argparse.Namespace) -> None:
     if differ:
         raise InputError(f"{path} has another {', '.join(differ)}: run experiments.vllm_compare again")
     for row in found["rows"]:
-        if (row["model"], row["engine"], row["mode"]) == (short(options.model), "vllm", "resident"):
+        resident = row["mode"] in ("resident", "resident-process")
+        if resident and (row["model"], row["engine"]) == (short(options.model), "vllm"):
             results.row(row["key"], lambda row=row: {**row, "from": path.name})
 
 
@@ -123,6 +124,7 @@ def timed_checks(rows: list[dict], model: str) -> list[dict]:
         *eager_checks(rows, model),
         *reported(resident_checks(rows, model, "transformers")),
         *resident_checks(rows, model),
+        *resident_checks(rows, model, mode="resident-process"),
         *start_checks(rows),
     ]
 

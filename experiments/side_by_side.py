@@ -172,7 +172,7 @@ def measure_vllm(
     slots: int | None = None,
 ) -> None:
     """vLLM in one mode; `resident` layers stay and `slots` are what others pass through, where any stream."""
-    stays = layers_of(options, model) if mode == "resident" else resident
+    stays = layers_of(options, model) if resident is None else resident
     fields = about(results, options, model, "vllm", mode, resident=stays, slots=slots)
     start = f"{short(model)}/vllm/{mode}"
     asked = {

@@ -1,6 +1,5 @@
 """Figures of ours beside a peer's, computed from rows of one machine, and the goals that they are held to."""
 
-from collections.abc import Callable
 from statistics import median
 
 from experiments.offload_checks import over
@@ -12,8 +11,6 @@ DECODE_GOAL, PREFILL_GOAL, PEAK_GOAL = 1.0, 1.1, 1.0
 BANDWIDTH_GOAL, BANDWIDTH_MODEL = 0.80, "Qwen3-8B"
 BITS = 16
 
-Key = Callable[[dict], object]
-
 
 def timed_checks(rows: list[dict], offloaded: str) -> list[dict]:
     """All figures that the rows allow; a peer that was asked for and has no rows leaves its goal unmet.
@@ -24,6 +21,7 @@ def timed_checks(rows: list[dict], offloaded: str) -> list[dict]:
     checks = []
     for model in models:
         checks += own_checks(rows, model) + resident_checks(rows, model)
+        checks += resident_checks(rows, model, mode="resident-process")
         checks += reported(resident_checks(rows, model, "transformers"))
     return checks + offloaded_checks(rows, offloaded) + start_checks(rows)
 
@@ -45,22 +43,21 @@ def failed_checks(rows: list[dict]) -> list[dict]:
 # ---- resident ----
 
 
-def resident_checks(rows: list[dict], model: str, peer: str = "vllm") -> list[dict]:
-    """Ours over a peer, everything resident."""
-    ours = resident_ours(rows, model)
-    theirs = of(rows, model, peer, "resident")
-    if not ours or not asked(rows, model, peer, "resident"):
-        return speeds(f"{model} resident, {peer}", theirs)
-    name = f"{model} resident: %s, ours over {peer}"
-    checks = speeds(f"{model} resident, {peer}", theirs)
+def resident_checks(rows: list[dict], model: str, peer: str = "vllm", mode: str = "resident") -> list[dict]:
+    """Ours over a peer, everything resident. `mode`: the peer's, which may run in a process of its own."""
+    ours, theirs = resident_ours(rows, model), of(rows, model, peer, mode)
+    called = peer if mode == "resident" else f"{peer} in its own process"
+    checks, name = speeds(f"{model} resident, {called}", theirs), f"{model} resident: %s, ours over {called}"
+    if not ours or not asked(rows, model, peer, mode):
+        return checks
     checks.append(check(name % "decode tok/s", ratio(answers(ours), answers(theirs)), DECODE_GOAL))
     for tokens in sorted({row["prompt_tokens"] for row in ours if "/prefill/" in row["key"]}):
         mine, other = (
             [r for r in each if r["key"].endswith(f"/prefill/{tokens}")] for each in (ours, theirs)
         )
-        found = ratio(mine, other, "ttft_s", by=tail)
+        found = ratio(mine, other, "ttft_s", by="prompt_tokens")
         checks.append(check(name % f"prefill latency of {tokens} tokens", found, PREFILL_GOAL, "lower"))
-    if peer == "vllm":  # the others' KV caches are of other sizes
+    if (peer, mode) == ("vllm", "resident"):  # others' KV caches are of other sizes, or cannot be seen
         checks.append(peak_check(name % "peak GPU memory", ours, theirs))
     return checks
 
@@ -146,18 +143,12 @@ def answers(rows: list[dict]) -> list[dict]:
     return [row for row in rows if row["question_id"] is not None and row["tokens_per_s"]]
 
 
-def tail(row: dict) -> str:
-    """What is left of a key without model and engine."""
-    return row["key"].split("/", 2)[2]
-
-
 def ratio(
-    ours: list[dict], theirs: list[dict], field: str = "tokens_per_s", by: Key | None = None
+    ours: list[dict], theirs: list[dict], field: str = "tokens_per_s", by: str = "question_id"
 ) -> float | None:
     """Median of ours over theirs, of the same prompt; None without a pair."""
-    by = by or (lambda row: row["question_id"])
-    other = {by(row): row[field] for row in theirs}
-    found = [over(row[field], other.get(by(row))) for row in ours]
+    other = {row[by]: row[field] for row in theirs}
+    found = [over(row[field], other.get(row[by])) for row in ours]
     pairs = [each for each in found if each is not None]
     return median(pairs) if pairs else None
 

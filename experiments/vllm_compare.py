@@ -10,9 +10,10 @@ or is missing leaves a row that says so.
 
 Seconds on an H200. Start of the command 12 (imports, bandwidths). Qwen3-8B, 20 × 256 tokens: ours 15 to load
 and warm up, 60 at most to compile the first time, 20 × 256 / 192 = 27; vLLM 100 to load and compile, 27.
-Qwen3-1.7B: ours 10 and 20 × 256 / 490 = 10; vLLM 73 and 10. Hugging Face, 8B, 4 × 64 tokens: 15 to load, 10.
+Qwen3-1.7B: ours 10 and 20 × 256 / 490 = 10; vLLM 73 and 10. Both again with vLLM's engine in a process of its
+own, compiled before: 60 and 27, 45 and 10. Hugging Face, 8B, 4 × 64 tokens: 15 to load, 10.
 Offloaded: ours 10 to load, 2 × 3 × 67 / 5.9 = 70; prefetch 42 to load and 3 × 67 / 5.7 = 36; UVA 67 and 10.
-In all 580, and 12 for each further call.
+In all 720, and 12 for each further call.
 """
 
 import argparse
@@ -22,7 +23,7 @@ import minillm
 from experiments import offload_options, peers, side_by_side
 from experiments.offload_checks import row_table
 from experiments.offloaded import Offloaded
-from experiments.requests import Answer, Request, generations, measured, peak, spread
+from experiments.requests import Answer, Request, generations, measured, peak, prefills, spread
 from experiments.results import Results, all_met, report, reported
 from experiments.side_by_side import about, resident_requests, short, vocab_of
 from experiments.vllm_checks import failed_checks, timed_checks
@@ -47,7 +48,7 @@ DEFAULTS = {
         "kv_tokens": 2048,
     },
 }
-PARTS = ("minillm", "vllm", "transformers", "offloaded", "vllm-prefetch", "vllm-uva")
+PARTS = ("minillm", "vllm", "vllm-process", "transformers", "offloaded", "vllm-prefetch", "vllm-uva")
 OFFLOADED_PROMPTS = 3  # short, middle, long
 PEER_SLOTS = 2  # of vLLM's prefetch offloader: with one it overlaps nothing
 SLOWER_PROMPTS, SLOWER_SHARE = 4, 4  # Hugging Face: prompts, and the part of the new tokens
@@ -96,10 +97,19 @@ def measure_minillm(results: Results, options: argparse.Namespace) -> None:
 
 
 def measure_vllm(results: Results, options: argparse.Namespace) -> None:
-    """vLLM with all its defaults, a process for each model."""
+    """vLLM with all its defaults but one: its engine is where its GPU memory can be seen."""
     for model in options.models:
         requests = resident_requests(options, model, "vllm", spread(options.prompts), options.new_tokens)
         side_by_side.measure_vllm(results, options, model, "resident", requests)
+
+
+def measure_process(results: Results, options: argparse.Namespace) -> None:
+    """The same with the engine beside its caller, vLLM's default: its GPU memory cannot be seen from here."""
+    for model in options.models:
+        vocab, start = vocab_of(options, model), f"{short(model)}/vllm/resident-process"
+        requests = generations(start, vocab, spread(options.prompts), options.new_tokens)
+        requests += prefills(start, vocab, options.lengths)
+        side_by_side.measure_vllm(results, options, model, "resident-process", requests)
 
 
 def measure_transformers(results: Results, options: argparse.Namespace) -> None:
@@ -187,6 +197,7 @@ def measure_uva(results: Results, options: argparse.Namespace) -> None:
 MEASURE = {
     "minillm": measure_minillm,
     "vllm": measure_vllm,
+    "vllm-process": measure_process,
     "transformers": measure_transformers,
     "offloaded": measure_offloaded,
     "vllm-prefetch": measure_prefetch,

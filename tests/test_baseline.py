@@ -109,7 +109,18 @@ def test_the_path_is_what_the_engine_did(device, replays, path):
 def compared(tmp_path):
     """A folder with vLLM's rows of the same model and of another one."""
     folder = tmp_path / "compared"
-    command = ["--models", "random:Small", "tiny", "--parts", "vllm", "--prompts", "2", "--kv-tokens", "2048"]
+    command = [
+        "--models",
+        "random:Small",
+        "tiny",
+        "--parts",
+        "vllm",
+        "vllm-process",
+        "--prompts",
+        "2",
+        "--kv-tokens",
+        "2048",
+    ]
     vllm_compare.main([*COMMAND, *command, "--out", str(folder)])
     return folder
 
@@ -120,6 +131,7 @@ def test_rows_of_the_comparison_are_taken_over(tmp_path, compared, monkeypatch):
     assert keys(tmp_path) == [
         *("vllm/resident/loaded", "vllm/resident/0", "vllm/resident/19"),
         *("vllm/prefill/8", "vllm/prefill/40", "vllm/resident/peak"),
+        *(f"vllm/resident-process/{end}" for end in ("loaded", "0", "19", "prefill/8", "prefill/40")),
     ]
     assert {row["from"] for row in stored(tmp_path)["rows"]} == {"vllm__box.json"}
 

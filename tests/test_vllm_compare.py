@@ -14,7 +14,7 @@ from minillm.errors import RunError
 
 STAND_IN = Path(stand_in_peer.__file__)
 OURS = ["minillm", "offloaded"]
-THEIRS = ["vllm", "vllm-prefetch", "vllm-uva", "transformers"]
+THEIRS = ["vllm", "vllm-process", "vllm-prefetch", "vllm-uva", "transformers"]
 COMMAND = ["--device", "cpu", "--model", "random:Small", "--models", "random:Small", "--machine", "box"]
 COMMAND += [
     "--link-gb-s",
@@ -188,7 +188,8 @@ def test_prefills_are_compared_at_each_length():
         ours("prefill/128", ttft=0.011, prompt_tokens=128),
         ours("prefill/1024", ttft=0.03, prompt_tokens=1024),
     ]
-    rows += [theirs("prefill/128", ttft=0.010), theirs("prefill/1024", ttft=0.02)]
+    rows += [theirs("prefill/128", ttft=0.010, prompt_tokens=128)]
+    rows += [theirs("prefill/1024", ttft=0.02, prompt_tokens=1024)]
     found = figures(rows)
     assert found["Small resident: prefill latency of 128 tokens, ours over vllm"] == (
         pytest.approx(1.1),
@@ -198,6 +199,17 @@ def test_prefills_are_compared_at_each_length():
         pytest.approx(1.5),
         False,
     )
+
+
+def test_vllm_in_its_own_process_is_compared_for_itself():
+    rows = [ours("resident/0", 30.0), ours("prefill/128", ttft=0.012, prompt_tokens=128)]
+    rows += [row("resident-process/0", "vllm", "resident-process", 40.0)]
+    rows += [row("prefill/128", "vllm", "resident-process", ttft=0.012, prompt_tokens=128)]
+    found, name = figures(rows), "Small resident: %s, ours over vllm in its own process"
+    assert found[name % "decode tok/s"] == (0.75, False)
+    assert found[name % "prefill latency of 128 tokens"] == (1.0, True)
+    assert name % "peak GPU memory" not in found
+    assert "Small resident: decode tok/s, ours over vllm" not in found
 
 
 @pytest.mark.parametrize(("mine", "met"), [(100, True), (101, False)])

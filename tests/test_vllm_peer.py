@@ -198,7 +198,7 @@ def engine(monkeypatch):
 @pytest.mark.parametrize("tokens", [1, 2, 9])
 def test_first_token_and_decoding_are_of_one_request(engine, tokens):
     llm = SimpleNamespace(llm_engine=engine)
-    answer = vllm_generate.answer(llm, Request("k", [5, 6], tokens))
+    answer = vllm_generate.answer(llm, Request("k", [5, 6], tokens), here=True)
     assert answer.ttft_s == pytest.approx(PREFILL_S)
     assert answer.total_s == pytest.approx(PREFILL_S + (tokens - 1) * STEP_S)
     assert (len(answer.token_ids), answer.peak_bytes, answer.reserved_bytes) == (tokens, 11, 12)
@@ -211,12 +211,27 @@ def test_rows_come_one_after_the_other(engine):
     rows = vllm_generate.main(ASKED | {"requests": requests})
     loaded = next(rows)
     assert (loaded["key"], loaded["version"], loaded["kv_tokens"]) == ("loaded", "0.24.0", 4608)
-    assert loaded["flags"]["VLLM_USE_V2_MODEL_RUNNER"] == "0"
+    assert (
+        loaded["flags"]["VLLM_USE_V2_MODEL_RUNNER"]
+        == loaded["flags"]["VLLM_ENABLE_V1_MULTIPROCESSING"]
+        == "0"
+    )
     assert loaded["RssShmem"] >= 0
     assert engine.steps == 0
     first, second = rows
     assert (first["key"], second["question_id"]) == ("M/0", 1)
     assert first["tokens_per_s"] == pytest.approx(1 / STEP_S)
+
+
+def test_an_engine_in_its_own_process_keeps_its_memory_to_itself(engine, monkeypatch):
+    for name in ("synchronize", "reset_peak_memory_stats", "max_memory_allocated", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: pytest.fail("this process must not touch the GPU"))
+    requests = [vars(Request("M/0", [1, 2], 3))]
+    loaded, row = vllm_generate.main(ASKED | {"mode": "resident-process", "requests": requests})
+    assert loaded["flags"]["VLLM_ENABLE_V1_MULTIPROCESSING"] == "1"
+    assert vllm_generate.os.environ["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    assert (row["peak_bytes"], row["tokens_per_s"]) == (None, pytest.approx(1 / STEP_S))
+    assert arguments(mode="resident-process") == arguments()
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,18 @@ ENVIRONMENT = {  # must be set before `import vllm`
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
+OWN_PROCESS = {  # vLLM's default: the engine runs beside its caller, who cannot see its GPU memory
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork of a process that has asked for GPUs may not use them
+}
 OFFLOADERS = {"resident": "NoopOffloader", "uva": "UVAOffloader", "prefetch": "PrefetchOffloader"}
 # One graph of the whole step: copies overlap across layers. Cut at every attention they would not.
 FULL_GRAPH = {"mode": 0, "cudagraph_mode": "FULL", "cudagraph_capture_sizes": [1]}
+
+
+def environment(asked: dict) -> dict[str, str]:
+    """Variables for `asked`: with mode "resident-process" the engine gets a process of its own."""
+    return {**ENVIRONMENT, **(OWN_PROCESS if asked["mode"] == "resident-process" else {})}
 
 
 def engine_arguments(config: ModelConfig, asked: dict) -> dict:
@@ -43,7 +52,7 @@ def offload_arguments(config: ModelConfig, asked: dict) -> dict:
     mode, resident, layers = asked["mode"], asked["resident"], config.num_hidden_layers
     if config.num_experts:
         raise ValueError("vLLM is compared on dense models only")
-    if mode == "resident":
+    if mode in ("resident", "resident-process"):
         return {}
     if not 0 <= resident < layers:
         raise ValueError(f"{mode} with {resident} of {layers} layers resident: nothing would stream")

@@ -1,7 +1,7 @@
 """vLLM on one GPU, batch 1, greedy: `python -m tests.peers.vllm_generate JSON` prints a line of JSON a row.
 
 One process is one way of running one model. The JSON has model ("random:Qwen3-8B": vLLM gets dummy weights
-in those shapes), mode (resident, prefetch, uva), resident, step, kv_tokens, requests (see
+in those shapes), mode (resident, resident-process, prefetch, uva), resident, step, kv_tokens, requests (see
 `experiments/requests.py`); "-" reads it from standard input. The first row is the engine's start, then one
 a request; {"skipped": why} where vLLM or a GPU is missing. No row where vLLM did not do what it was asked.
 README.md says how vLLM comes to a machine without network and what of it is not stock.
@@ -20,7 +20,7 @@ import torch
 from experiments.requests import Answer, Request, measured
 from minillm import ModelConfig, presets
 from tests.peers.rows import requests_of, speak
-from tests.peers.vllm_arguments import ENVIRONMENT, config_json, engine_arguments, offloaded
+from tests.peers.vllm_arguments import config_json, engine_arguments, environment, offloaded
 
 
 def main(asked: dict) -> Iterator[dict]:
@@ -28,14 +28,15 @@ def main(asked: dict) -> Iterator[dict]:
     if reason := missing(asked):
         yield {"skipped": reason}
         return
-    os.environ.update(ENVIRONMENT)
+    os.environ.update(environment(asked))
+    here = asked["mode"] != "resident-process"
     config = presets.load(asked["model"].removeprefix("random:"))
     began = time.perf_counter()
     llm, loaded = start(config, asked)
-    locked = host_memory()["RssShmem"] if asked["mode"] != "resident" else None
+    locked = host_memory()["RssShmem"] if asked["resident"] is not None else None
     yield {"key": "loaded", "load_s": time.perf_counter() - began, **loaded, **host_memory()}
     for request in requests_of(asked):
-        yield {**measured(request, lambda request: answer(llm, request)), "host_locked_bytes": locked}
+        yield {**measured(request, lambda request: answer(llm, request, here)), "host_locked_bytes": locked}
 
 
 def missing(asked: dict) -> str | None:
@@ -61,20 +62,19 @@ def start(config: ModelConfig, asked: dict) -> tuple[object, dict]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config_json(config)))
         llm = vllm.LLM(model=folder, **arguments)
+    loaded = {"version": vllm.__version__, "kv_tokens": asked["kv_tokens"]}
+    loaded["flags"] = {**arguments, **environment(asked)}
+    if asked["mode"] == "resident-process":
+        return llm, loaded
     torch.cuda.empty_cache()  # what trying out its largest batch left behind
-    return llm, {
-        "version": vllm.__version__,
-        "flags": {**arguments, **ENVIRONMENT},
-        "kv_tokens": asked["kv_tokens"],
-        "offloader": offloaded(get_offloader(), config, asked),
-    }
+    return llm, {**loaded, "offloader": offloaded(get_offloader(), config, asked)}
 
 
-def answer(llm: object, request: Request) -> Answer:
+def answer(llm: object, request: Request, here: bool) -> Answer:
     """One request through the engine's own steps, so that its first token is timed in the same request.
 
     As `LLM.generate` does it, asking for the final output only: an output for each token would cost vLLM time
-    that our `generate` does not spend either.
+    that our `generate` does not spend either. `here`: the engine and its GPU memory are in this process.
     """
     from vllm import SamplingParams
     from vllm.inputs.engine import tokens_input
@@ -83,8 +83,9 @@ def answer(llm: object, request: Request) -> Answer:
     plain = {"temperature": 0.0, "ignore_eos": True, "detokenize": False}
     params = SamplingParams(max_tokens=request.new_tokens, output_kind=RequestOutputKind.FINAL_ONLY, **plain)
     engine = llm.llm_engine
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
+    if here:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
     began, first, ended = time.perf_counter(), None, []
     name = engine.add_request(request.key, tokens_input(request.prompt), params)
     while engine.has_unfinished_requests():
@@ -96,8 +97,8 @@ def answer(llm: object, request: Request) -> Answer:
         token_ids=list(ended[0].outputs[0].token_ids),
         ttft_s=first - began,
         total_s=total,
-        peak_bytes=torch.cuda.max_memory_allocated(),
-        reserved_bytes=torch.cuda.max_memory_reserved(),
+        peak_bytes=torch.cuda.max_memory_allocated() if here else None,
+        reserved_bytes=torch.cuda.max_memory_reserved() if here else None,
     )
 
 
