@@ -95,8 +95,10 @@ def test_rows_say_what_ran_and_where_the_layers_lay(tmp_path, monkeypatch):
     assert rows["vllm/uva/10"]["new_tokens"] == 2
     assert rows["minillm/resident/19"]["question_id"] == rows["vllm/resident/19"]["question_id"] == 20
     assert (rows["vllm/resident/0"]["link_gb_s"], rows["vllm/resident/0"]["device_gb_s"]) == (5.0, 20.0)
-    assert rows["minillm/prefetch/peak"]["peak_bytes"] > rows["minillm/prefetch/0"]["peak_bytes"]
-    # A layer's room more than the answers of the smaller budget.
+    # The peak is with a cache of the whole context, an answer's with one of its own prompt and tokens.
+    whole, own = (rows[f"minillm/prefetch/{end}"]["peak_bytes"] for end in ("peak", "0"))
+    assert whole - own == (2048 - (8 + 4 - 1)) * 5 * 2 * 2 * 16 * 4
+    # The larger budget keeps one layer more.
     streamed = [rows[f"minillm/{name}/0"]["streamed_bytes"] for name in ("prefetch", "prefetch-4")]
     peaks = [rows[f"minillm/{name}/peak"]["peak_bytes"] for name in ("prefetch", "prefetch-4")]
     assert peaks[1] - peaks[0] == streamed[0] - streamed[1]
