@@ -28,7 +28,7 @@ FOLDER = ROOT / "build" / "report"
 NAME = "minillm-report"
 STYLE = Path(__file__).with_name("report.css")
 HIDDEN = "remove-cell"  # tag of cells that only readers of the notebook need
-SHORT_ROWS = 8  # a table of at most so many stays on one page
+SHORT_ROWS = 12  # a table of at most so many stays on one page
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PRINT_S = 120
 SVG = ["--InlineBackend.figure_formats={'svg'}"]  # sharp at any size

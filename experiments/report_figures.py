@@ -6,7 +6,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from experiments.report_results import NOT_YET, Archive, Stored, middle, most, over
-from experiments.report_rows import fast_steps, groups, is_resident, ran, speed
+from experiments.report_rows import fast_steps, groups, is_resident, ran, ratio, speed
 from experiments.report_table import show
 from experiments.report_tables import FLOAT32, rms_ratio
 from minillm import plot
@@ -86,7 +86,7 @@ def resident(
         bound = over(_copy_bandwidth(stored), bytes_per_token(PRESETS[model]) / GB)
         axes.set(xlim=(0, 1.3 * max([*values, bound or 0])), xlabel=f"{model}: decode, tok/s")
         if bound:
-            plot.limit(axes, bound, "bandwidth")
+            plot.limit(axes, bound, "copy bandwidth")
     plot.message(figure, _lead(found))
     return figure
 
@@ -125,7 +125,7 @@ def steps(archive: Archive) -> Figure | None:
     bound = over(_copy_bandwidth(archive.get("fast_path")), bytes_per_token(PRESETS[model]) / GB)
     axes.set(xlim=(0, 1.2 * max([*values, bound or 0])), xlabel=f"{model}: decode, tok/s")
     if bound:
-        plot.limit(axes, bound, "bandwidth")
+        plot.limit(axes, bound, "copy bandwidth")
     plot.message(figure, f"The fast path: {max(values) / values[0]:.1f} times as fast as its first step")
     return figure
 
@@ -137,7 +137,7 @@ PANELS = {
 }
 
 
-def programs(found: dict[str, Sequence[dict]], limit: float | None) -> Figure | None:
+def programs(found: dict[str, Sequence[dict]], limit: float | None, said: str) -> Figure | None:
     """TTFT, decode speed and memory of programs that offload the same model, beside the limit of the link."""
     found = {name: rows for name, rows in found.items() if rows and speed(rows)}
     if len(found) < 2:
@@ -151,10 +151,7 @@ def programs(found: dict[str, Sequence[dict]], limit: float | None) -> Figure | 
         axes.set(xlim=(0, 1.45 * max(values)), xlabel=title)
     if limit:
         plot.limit(panels[1], limit, "the link")
-    fastest = max(found, key=lambda name: speed(found[name]))
-    share = over(speed(found[fastest]), limit)
-    said = f"{fastest} writes fastest" + (f", at {share:.0%} of what the link allows" if share else "")
-    plot.message(figure, said[0].upper() + said[1:])
+    plot.message(figure, said)
     return figure
 
 
@@ -163,17 +160,22 @@ def compared(archive: Archive) -> Figure | None:
     stored = archive.get("offload_compare")
     modes = ("naive", "prefetch", "accelerate")
     found = {mode: [row for row in stored.rows(f"{mode}/") if "ttft_s" in row] for mode in modes}
-    return programs(found, most(found["prefetch"], "limit_tokens_per_s"))
+    limit = most(found["prefetch"], "limit_tokens_per_s")
+    share = over(speed(found["prefetch"]), limit)
+    said = "Prefetch" if share is None else f"Prefetch writes at {share:.0%} of what the link allows"
+    return programs(found, limit, said)
 
 
 def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Figure | None:
-    """Our prefetch and vLLM's offloaders."""
-    found = groups(archive.get("vllm"), model)
-    rows = {name: ran(rows) for name, rows in found.items() if not is_resident(rows[0])}
-    ours = next(
-        (group[0] for name, group in rows.items() if group and name.startswith("minillm prefetch")), {}
-    )
-    return programs(rows, ours.get("limit_tokens_per_s"))
+    """Our prefetch and vLLM's offloaders; the limit: of our first budget, the layers that vLLM keeps."""
+    stored = archive.get("vllm")
+    found = {n: ran(rows) for n, rows in groups(stored, model).items() if not is_resident(rows[0])}
+    ours = [name for name, rows in found.items() if rows and name.startswith("minillm prefetch")]
+    limit = found[ours[0]][0].get("limit_tokens_per_s") if ours else None
+    ratios = {name: ratio(stored, model, name, "vLLM prefetch") for name in ours}
+    told = ", ".join(f"{value:.2f} ({name.split(', ')[1]})" for name, value in ratios.items() if value)
+    said = f"Ours over vLLM’s prefetch offloader: {told}" if told else "Offloaded, beside vLLM"
+    return programs(found, limit, said)
 
 
 def loading(archive: Archive) -> Figure | None:

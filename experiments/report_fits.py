@@ -69,7 +69,7 @@ def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequenc
 
 def spread(rows: Sequence[dict]) -> str:
     speeds = sorted(row["tokens_per_s"] for row in rows)
-    return f"{speeds[0]:.4g} to {speeds[-1]:.4g}" if len(speeds) > 1 else NOTHING
+    return f"{speeds[0]:.3g}–{speeds[-1]:.3g}" if len(speeds) > 1 else NOTHING
 
 
 def amount(rows: Sequence[dict]) -> str:
@@ -116,20 +116,23 @@ def starts(archive: Archive) -> Table:
         (
             _start_name(row),
             row["key"].split("/")[0],
+            experiment,
             number(row.get("load_s"), ".1f", "s"),
+            number(row["warm_s"], ".1f", "s") if "warm_s" in row else NOTHING,
             str(row.get("version") or NOTHING),
         )
         for experiment in ("baseline", "vllm")
         for row in archive.get(experiment).rows()
-        if row["key"].endswith("/loaded")
+        if "/loaded" in row["key"]
     ]
-    head = ("program", "model", "start", "version")
-    return Table("Start: from the call to the first prompt that can be taken", head, tuple(rows) or ABSENT)
+    head = ("program", "model", "command", "loading", "first answer", "version")
+    notes = ("First answer: compiling and capturing graphs, where that is not done while loading.",)
+    return Table("Starting", head, tuple(rows) or ABSENT, notes)
 
 
 def _start_name(row: dict) -> str:
-    _, engine, *mode, _ = row["key"].split("/")
-    return " ".join([NAMES.get(engine, engine), *mode])
+    _, engine, mode, *_ = row["key"].split("/")
+    return f"{NAMES.get(engine, engine)} {mode}"
 
 
 def on_the_cpu(archive: Archive) -> Table:
@@ -156,6 +159,6 @@ def fast_path(archive: Archive) -> Table:
         for step, group in steps.items():
             now = speed(group)
             figures = (number(now, ".1f"), number(over(now, first)), size(most(group, "peak_bytes")))
-            rows.append((model, step, *figures))
-    head = ("model", "step", "decode, tok/s", "over the first", "peak GPU memory")
+            rows.append((model, step, *figures, fits_card(model)))
+    head = ("model", "step", "decode, tok/s", "over the first", "peak GPU memory", CARD_HEAD)
     return Table(caption("The fast path, one step at a time", stored), head, tuple(rows) or ABSENT)

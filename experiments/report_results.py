@@ -85,9 +85,9 @@ class Archive:
 
 
 def caption(title: str, stored: Stored) -> str:
-    """A table's title with the machine and the day of its result."""
+    """A table's title with the experiment, the machine and the day of its result."""
     if stored.content:
-        return f"{title} ({stored.place}, {stored.date})"
+        return f"{title} ({stored.experiment}, {stored.place}, {stored.date})"
     return f"{title}: {NOT_YET} ({stored.path.name})"
 
 

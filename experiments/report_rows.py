@@ -1,11 +1,14 @@
 """Rows of programs side by side, as the report groups them: by model, program and setting."""
 
+import re
+import textwrap
 from collections.abc import Sequence
 
 from experiments import vllm_checks
 from experiments.report_results import Stored, middle, most
 
-NAMES = {"vllm": "vLLM", "minillm": "minillm", "transformers": "transformers", "accelerate": "accelerate"}
+NAMES = {"minillm": "minillm", "vllm": "vLLM", "transformers": "transformers", "accelerate": "accelerate"}
+MANY = 160  # characters of a reason
 Group = tuple[dict, ...]  # rows of one program in one setting
 
 
@@ -15,12 +18,19 @@ def groups(stored: Stored, model: str) -> dict[str, Group]:
     rows = [row for row in stored.rows() if row.get("model") == model]
     for row in [row for row in rows if reason(row)] + vllm_checks.answers([r for r in rows if "ttft_s" in r]):
         found.setdefault(setting(row), []).append(row)
-    return {name: tuple(rows) for name, rows in found.items()}
+    return {name: tuple(found[name]) for name in sorted(found, key=rank)}
+
+
+def rank(name: str) -> int:
+    """Ours first, then the peers in the order of `NAMES`; settings of one program keep their order."""
+    programs = list(NAMES.values())
+    return programs.index(program) if (program := re.split("[ ,]", name)[0]) in programs else len(programs)
 
 
 def reason(row: dict) -> str | None:
-    """Why there is no measurement."""
-    return row.get("skipped") or row.get("failed")
+    """Why there is no measurement, in a few words."""
+    said = row.get("skipped") or row.get("failed")
+    return said and textwrap.shorten(said, MANY, placeholder=" …")
 
 
 def ran(rows: Sequence[dict]) -> list[dict]:

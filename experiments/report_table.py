@@ -8,7 +8,8 @@ from experiments.report_results import NOT_YET
 from experiments.results import aligned
 
 UNITS = "%|s|ms|[GMK]i?B|GB/s|tok/s|tokens|billion"
-FIGURE = re.compile(rf"[-≤≥]?\s?[\d.,]+(e-?\d+)?\s?({UNITS})?|–")  # cells that are not broken into lines
+# Cells that are not broken into lines.
+FIGURE = re.compile(rf"[-≤≥]?\s?[\d.,]+(e-?\d+)?\s?({UNITS})?|–|[\d.]+–[\d.]+")
 
 
 ABSENT = ((NOT_YET,),)  # the rows of a table whose result is not there

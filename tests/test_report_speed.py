@@ -84,7 +84,7 @@ def test_ratios_are_of_the_same_prompts(side_by_side):
 def test_resident_programs(side_by_side):
     table = report_fits.resident(side_by_side, "vllm", MODEL)
     ours = cells(table, "minillm, fast")
-    assert ours[1:6] == ("2 × 256", "20.0 ms", "20.0", "10 to 30", "2.50")
+    assert ours[1:6] == ("2 × 256", "20.0 ms", "20.0", "10–30", "2.50")
     assert ours[7:] == ("16.00 GiB", "does not fit")  # of the request about memory
     assert cells(table, "vLLM")[1] == "3 × 256"
     assert cells(table, "transformers") == ("transformers", "not measured: ended with status 1")

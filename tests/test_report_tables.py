@@ -88,7 +88,7 @@ def test_values_as_text():
 def test_a_file_knows_its_machine_and_day(archive):
     store(archive, "loading", machine="cpu2")
     stored = archive.get("loading", "cpu2")
-    assert caption("Loading", stored) == "Loading (two cores, 2026-01-02)"
+    assert caption("Loading", stored) == "Loading (loading, two cores, 2026-01-02)"
     assert stored.commit == "abcdef0"
     assert caption("Loading", archive.get("loading")) == f"Loading: {NOT_YET} (loading__h200.json)"
 
