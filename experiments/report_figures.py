@@ -87,7 +87,7 @@ def resident(
         axes.set(xlim=(0, 1.3 * max([*values, bound or 0])), xlabel=f"{model}: decode, tok/s")
         if bound:
             plot.limit(axes, bound, "copy bandwidth")
-    plot.message(figure, _lead(found))
+    plot.message(figure, _lead(stored, list(found)))
     return figure
 
 
@@ -101,15 +101,14 @@ def _copy_bandwidth(stored: Stored) -> float | None:
     return most(stored.rows(), "device_gb_s") or stored.ceiling("device_copy_gb_s")
 
 
-def _lead(found: dict[str, dict[str, float]]) -> str:
-    """Our fastest over vLLM where both ran, else over the slowest."""
-    parts, base = [], "vLLM" if all("vLLM" in speeds for speeds in found.values()) else "transformers"
-    for model, speeds in found.items():
-        ours = max((value for name, value in speeds.items() if name.startswith("minillm")), default=None)
-        ratio = over(ours, speeds.get(base))
-        parts += [f"{model} {ratio:.2f}"] if ratio else []
-    said = ", ".join(parts)
-    return f"Our decode speed over that of {base}: {said}" if said else "Decode speed where the model fits"
+def _lead(stored: Stored, models: Sequence[str]) -> str:
+    """Our fastest over the fastest vLLM where that ran, else over transformers."""
+    for base in ("vLLM", "transformers"):
+        ratios = {model: ratio(stored, model, "minillm", base) for model in models}
+        if all(ratios.values()):
+            said = ", ".join(f"{model} {value:.2f}" for model, value in ratios.items())
+            return f"Our decode speed over that of {base}: {said}"
+    return "Decode speed where the model fits"
 
 
 def steps(archive: Archive) -> Figure | None:

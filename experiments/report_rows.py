@@ -39,7 +39,8 @@ def ran(rows: Sequence[dict]) -> list[dict]:
 
 
 def is_resident(row: dict) -> bool:
-    return row.get("mode", "resident") == "resident"
+    """Whether all layers stay; a peer's engine may be in a process of its own ("resident-process")."""
+    return row.get("mode", "resident").startswith("resident")
 
 
 def setting(row: dict) -> str:
@@ -47,11 +48,14 @@ def setting(row: dict) -> str:
     parts = row["key"].split("/")
     engine, mode = row.get("engine", parts[1]), row.get("mode", parts[2] if len(parts) > 2 else "resident")
     name = NAMES.get(engine, engine)
-    name += "" if mode == "resident" else f" {'UVA' if mode == 'uva' else mode}"
-    if mode != "resident" and row.get("budget"):
-        name += f", N = {row['budget']}"
-    elif mode != "resident" and row.get("slots"):
-        name += f", {row['slots']} slots"
+    if mode.startswith("resident"):
+        name += ", own process" if mode == "resident-process" else ""
+    else:
+        name += f" {'UVA' if mode == 'uva' else mode}"
+        if row.get("budget"):
+            name += f", N = {row['budget']}"
+        elif row.get("slots"):
+            name += f", {row['slots']} slots"
     return name + (f", {row['path']}" if row.get("path") else "")
 
 

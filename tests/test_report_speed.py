@@ -66,19 +66,27 @@ def side_by_side(archive):
 
 def test_settings_are_told_apart():
     streamed = {"path": "fast", "budget": 14, "slots": 1}
-    assert report_rows.setting(OURS[0]) == "minillm, fast"
-    assert (
-        report_rows.setting(answer("minillm", "prefetch", 1, 6.0, **streamed))
-        == "minillm prefetch, N = 14, fast"
-    )
-    assert report_rows.setting(answer("vllm", "prefetch", 1, 6.0, slots=2)) == "vLLM prefetch, 2 slots"
-    assert report_rows.setting(answer("vllm", "uva", 1, 6.0)) == "vLLM UVA"
+    rows = {
+        "minillm, fast": OURS[0],
+        "minillm prefetch, N = 14, fast": answer("minillm", "prefetch", 1, 6.0, **streamed),
+        "vLLM prefetch, 2 slots": answer("vllm", "prefetch", 1, 6.0, slots=2),
+        "vLLM UVA": answer("vllm", "uva", 1, 6.0),
+        "vLLM, own process": answer("vllm", "resident-process", 1, 6.0),
+    }
+    assert [report_rows.setting(row) for row in rows.values()] == list(rows)
+    assert [report_rows.is_resident(row) for row in rows.values()] == [True, False, False, False, True]
 
 
 def test_ratios_are_of_the_same_prompts(side_by_side):
     stored = side_by_side.get("vllm")
     assert report_rows.ratio(stored, MODEL, "minillm", "vLLM") == pytest.approx(2.5)  # 10 / 5 and 30 / 10
     assert report_rows.ratio(stored, MODEL, "minillm", "vLLM prefetch") is None
+
+
+def test_of_two_settings_of_a_program_the_faster_counts(archive):
+    slow, fast = (answer("vllm", mode, 1, s) for mode, s in (("resident", 4.0), ("resident-process", 8.0)))
+    store(archive, "vllm", [answer("minillm", "resident", 1, 6.0), slow, fast])
+    assert report_rows.ratio(archive.get("vllm"), MODEL, "minillm", "vLLM") == pytest.approx(0.75)
 
 
 def test_resident_programs(side_by_side):
