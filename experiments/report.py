@@ -102,6 +102,7 @@ def tidy(body: str) -> str:
     body = re.sub(r'<a class="anchor-link"[^>]*></a>', "", body)
     body = re.sub(r'<a href="(?!https?:|#)[^"]*"[^>]*>(.*?)</a>', r"\1", body, flags=re.DOTALL)
     body = re.sub(r'<div class="report-table">.*?</table>', _table, body, flags=re.DOTALL)
+    body = body.replace('alt="No description has been provided for this image"', 'alt="figure"')
     return re.sub(r"<(svg|img)\b", r'<\1 class="figure-box"', body)
 
 
@@ -131,18 +132,16 @@ def print_pdf(page: Path) -> int:
         return 0
     target = page.with_suffix(".pdf")
     target.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as profile:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        words += [
-            f"--user-data-dir={profile}",
-            "--no-pdf-header-footer",
-            f"--print-to-pdf={target.resolve()}",
-        ]
-        done = subprocess.run(
-            [*words, page.resolve().as_uri()], capture_output=True, text=True, timeout=PRINT_S
-        )
+        words += [f"--user-data-dir={profile}", "--no-pdf-header-footer"]
+        words += [f"--print-to-pdf={target.resolve()}", page.resolve().as_uri()]
+        try:
+            said = subprocess.run(words, capture_output=True, text=True, timeout=PRINT_S).stderr.strip()
+        except subprocess.TimeoutExpired:
+            said = f"not done after {PRINT_S} s"
     if not target.is_file():
-        print(f"{browser} made no PDF: {done.stderr.strip()[-400:]}", file=sys.stderr)
+        print(f"{browser} made no PDF: {said[-400:]}", file=sys.stderr)
         return 1
     print(f"wrote {shown(target)}")
     return 0

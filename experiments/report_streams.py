@@ -42,7 +42,14 @@ def offloaded(archive: Archive, model: str = "Qwen3-8B") -> Table:
 
 
 _OFFLOADED = (
-    *("program", "layers on the GPU", "prompts × tokens", "TTFT", "decode, tok/s", "of the limit"),
+    *(
+        "program",
+        "layers on the GPU",
+        "prompts × tokens",
+        "prefill latency, TTFT",
+        "decode, tok/s",
+        "of the limit",
+    ),
     *("peak GPU memory", CARD_HEAD),
 )
 
@@ -66,7 +73,14 @@ def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Table:
     """Our prefetch and vLLM's two offloaders in one command."""
     stored = archive.get("vllm")
     found = {name: rows for name, rows in groups(stored, model).items() if not is_resident(rows[0])}
-    head = ("program", "layers on the GPU", "prompts × tokens", "TTFT", "decode, tok/s", "range")
+    head = (
+        "program",
+        "layers on the GPU",
+        "prompts × tokens",
+        "prefill latency, TTFT",
+        "decode, tok/s",
+        "range",
+    )
     head += ("peak GPU memory", "locked host memory", CARD_HEAD)
     rows = tuple(_beside(stored, model, name, rows) for name, rows in found.items())
     notes = (
