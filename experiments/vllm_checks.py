@@ -59,6 +59,9 @@ def resident_checks(rows: list[dict], model: str, peer: str = "vllm", mode: str 
         checks.append(check(name % f"prefill latency of {tokens} tokens", found, PREFILL_GOAL, "lower"))
     if (peer, mode) == ("vllm", "resident"):  # others' KV caches are of other sizes, or cannot be seen
         checks.append(peak_check(name % "peak GPU memory", ours, theirs))
+        counts = max((row.get("counts_bytes", 0) for row in asked(rows, model, peer, mode)), default=0)
+        less = peak_check(name % "peak GPU memory less its counts for many sequences", ours, theirs, counts)
+        checks += reported([less]) if counts else []
     return checks
 
 
@@ -153,12 +156,12 @@ def ratio(
     return median(pairs) if pairs else None
 
 
-def peak_check(name: str, ours: list[dict], theirs: list[dict]) -> dict:
-    """Most memory that a request takes, with KV caches of the same size."""
+def peak_check(name: str, ours: list[dict], theirs: list[dict], less: int = 0) -> dict:
+    """Most memory that a request takes, with KV caches of the same size; theirs without `less` bytes."""
     mine, other = (
         next((r["peak_bytes"] for r in rows if r["key"].endswith("/peak")), None) for rows in (ours, theirs)
     )
-    return check(name, over(mine, other), PEAK_GOAL, "lower")
+    return check(name, over(mine, other and other - less), PEAK_GOAL, "lower")
 
 
 def locked_bytes(rows: list[dict]) -> int | None:

@@ -218,7 +218,14 @@ def test_vllm_in_its_own_process_is_compared_for_itself():
 def test_peaks_are_those_of_the_whole_context(mine, met):
     rows = [ours("resident/0", 1.0, peak=9999), ours("resident/peak", 1.0, peak=mine)]
     rows += [theirs("resident/peak", 1.0, peak=100)]
-    assert figures(rows)["Small resident: peak GPU memory, ours over vllm"] == (mine / 100, met)
+    name = "Small resident: peak GPU memory%s, ours over vllm"
+    assert figures(rows)[name % ""] == (mine / 100, met)
+    less = name % " less its counts for many sequences"
+    assert less not in figures(rows)
+    start = {"key": "Small/vllm/resident/loaded", "model": "Small", "engine": "vllm", "mode": "resident"}
+    found = figures([*rows, start | {"counts_bytes": 20, "load_s": 1.0}])
+    assert found[less] == (mine / 80, None)
+    assert found[name % ""] == (mine / 100, met)
 
 
 def test_bytes_read_are_all_weights_and_the_cache_so_far():

@@ -63,6 +63,13 @@ def test_what_would_be_wrong_is_refused(asked, message):
         arguments(**asked)
 
 
+@pytest.mark.parametrize(
+    ("mode", "runner"), [("resident", None), ("resident-process", None), ("prefetch", "0"), ("uva", "0")]
+)
+def test_the_runner_that_ignores_offloading_is_off_only_where_layers_stream(mode, runner):
+    assert vllm_arguments.environment({"mode": mode}).get("VLLM_USE_V2_MODEL_RUNNER") == runner
+
+
 def test_models_with_experts_are_refused():
     with pytest.raises(ValueError, match="dense"):
         vllm_arguments.engine_arguments(presets.load("Qwen3-30B-A3B"), ASKED)
@@ -145,6 +152,8 @@ class Engine:
     def __init__(self):
         self.now, self.steps, self.made = 0.0, 0, 0
         self.output_processor = SimpleNamespace(request_states={})
+        scheduler = SimpleNamespace(max_num_seqs=1024)
+        self.vllm_config = SimpleNamespace(use_v2_model_runner=True, scheduler_config=scheduler)
 
     def add_request(self, name, prompt, params):
         self.params, self.prompt, self.steps, self.made = params, prompt, 0, 0
@@ -187,6 +196,7 @@ def engine(monkeypatch):
     for name in ("synchronize", "reset_peak_memory_stats", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda: 11)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 10)
     monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda: 12)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(vllm_generate, "time", SimpleNamespace(perf_counter=lambda: made.now))
@@ -211,11 +221,9 @@ def test_rows_come_one_after_the_other(engine):
     rows = vllm_generate.main(ASKED | {"requests": requests})
     loaded = next(rows)
     assert (loaded["key"], loaded["version"], loaded["kv_tokens"]) == ("loaded", "0.24.0", 4608)
-    assert (
-        loaded["flags"]["VLLM_USE_V2_MODEL_RUNNER"]
-        == loaded["flags"]["VLLM_ENABLE_V1_MULTIPROCESSING"]
-        == "0"
-    )
+    assert loaded["flags"]["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"
+    assert "VLLM_USE_V2_MODEL_RUNNER" not in loaded["flags"]  # its default
+    assert (loaded["v2_runner"], loaded["counts_bytes"]) == (True, 1024 * 4 * (151936 + 151936 // 32))
     assert loaded["RssShmem"] >= 0
     assert engine.steps == 0
     first, second = rows

@@ -7,7 +7,6 @@ from minillm.units import GIB
 
 ELEMENT = 2  # bytes, bfloat16
 ENVIRONMENT = {  # must be set before `import vllm`
-    "VLLM_USE_V2_MODEL_RUNNER": "0",  # the V2 runner takes every offload argument and ignores it
     "VLLM_USE_FLASHINFER_SAMPLER": "0",  # greedy needs none
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # so that the offloader object lives in this process
     "HF_HUB_OFFLINE": "1",
@@ -15,6 +14,7 @@ ENVIRONMENT = {  # must be set before `import vllm`
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_LOGGING_LEVEL": "WARNING",
 }
+STREAMING = {"VLLM_USE_V2_MODEL_RUNNER": "0"}  # its default for Qwen3, V2, ignores every offload argument
 OWN_PROCESS = {  # vLLM's default: the engine runs beside its caller, who cannot see its GPU memory
     "VLLM_ENABLE_V1_MULTIPROCESSING": "1",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a fork of a process that has asked for GPUs may not use them
@@ -26,7 +26,8 @@ FULL_GRAPH = {"mode": 0, "cudagraph_mode": "FULL", "cudagraph_capture_sizes": [1
 
 def environment(asked: dict) -> dict[str, str]:
     """Variables for `asked`: with mode "resident-process" the engine gets a process of its own."""
-    return {**ENVIRONMENT, **(OWN_PROCESS if asked["mode"] == "resident-process" else {})}
+    others = {"resident-process": OWN_PROCESS, "prefetch": STREAMING, "uva": STREAMING}
+    return {**ENVIRONMENT, **others.get(asked["mode"], {})}
 
 
 def engine_arguments(config: ModelConfig, asked: dict) -> dict:
@@ -71,6 +72,11 @@ def offload_arguments(config: ModelConfig, asked: dict) -> dict:
         "offload_num_in_group": streamed // groups,
         "offload_prefetch_step": asked["step"],
     }
+
+
+def counts_bytes(config: ModelConfig, sequences: int) -> int:
+    """GPU memory of the V2 runner's counts of each token of each sequence, whatever runs: int32 and a bit."""
+    return sequences * (4 * config.vocab_size + 4 * -(-config.vocab_size // 32))
 
 
 def layer_bytes(config: ModelConfig) -> int:

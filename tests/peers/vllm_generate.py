@@ -20,7 +20,7 @@ import torch
 from experiments.requests import Answer, Request, measured
 from minillm import ModelConfig, presets
 from tests.peers.rows import requests_of, speak
-from tests.peers.vllm_arguments import config_json, engine_arguments, environment, offloaded
+from tests.peers.vllm_arguments import config_json, counts_bytes, engine_arguments, environment, offloaded
 
 
 def main(asked: dict) -> Iterator[dict]:
@@ -28,7 +28,8 @@ def main(asked: dict) -> Iterator[dict]:
     if reason := missing(asked):
         yield {"skipped": reason}
         return
-    os.environ.update(environment(asked))
+    for name, value in environment(asked).items():
+        os.environ.setdefault(name, value)
     here = asked["mode"] != "resident-process"
     config = presets.load(asked["model"].removeprefix("random:"))
     began = time.perf_counter()
@@ -53,7 +54,6 @@ def missing(asked: dict) -> str | None:
 def start(config: ModelConfig, asked: dict) -> tuple[object, dict]:
     """vLLM's engine, and what it was told and did."""
     import vllm
-    from vllm.model_executor.offloader.base import get_offloader
 
     from tests.peers import vllm_dummies
 
@@ -62,12 +62,28 @@ def start(config: ModelConfig, asked: dict) -> tuple[object, dict]:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(config_json(config)))
         llm = vllm.LLM(model=folder, **arguments)
-    loaded = {"version": vllm.__version__, "kv_tokens": asked["kv_tokens"]}
-    loaded["flags"] = {**arguments, **environment(asked)}
-    if asked["mode"] == "resident-process":
-        return llm, loaded
+    return llm, {
+        "version": vllm.__version__,
+        "kv_tokens": asked["kv_tokens"],
+        "flags": {**arguments, **{name: os.environ[name] for name in environment(asked)}},
+        **of_engine(llm.llm_engine.vllm_config, config),
+        **(of_process(config, asked) if asked["mode"] != "resident-process" else {}),
+    }
+
+
+def of_engine(made: object, config: ModelConfig) -> dict:
+    """What vLLM's own configuration says that was not asked for."""
+    v2, sequences = made.use_v2_model_runner, made.scheduler_config.max_num_seqs
+    return {"v2_runner": v2, "counts_bytes": counts_bytes(config, sequences) if v2 else 0}
+
+
+def of_process(config: ModelConfig, asked: dict) -> dict:
+    """What can be seen where the engine is in this process: its offloader, and memory before any request."""
+    from vllm.model_executor.offloader.base import get_offloader
+
     torch.cuda.empty_cache()  # what trying out its largest batch left behind
-    return llm, {**loaded, "offloader": offloaded(get_offloader(), config, asked)}
+    idle = torch.cuda.memory_allocated()
+    return {"offloader": offloaded(get_offloader(), config, asked), "idle_bytes": idle}
 
 
 def answer(llm: object, request: Request, here: bool) -> Answer:
