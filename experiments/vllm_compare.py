@@ -141,7 +141,10 @@ def measure_offloaded(results: Results, options: argparse.Namespace) -> None:
         return
     offload_options.limit_memory(options.device, options.cap_gib)
     flags, fields = {"gpu_layer_budget": least, "slots": 1}, ours(results, options)
-    with Offloaded(options, options.kv_tokens, fields["link_gb_s"], **flags) as offloaded:
+    with (
+        peers.recorded(results, start, fields),
+        Offloaded(options, options.kv_tokens, fields["link_gb_s"], **flags) as offloaded,
+    ):
         loaded = {**offloaded.loaded(), "version": minillm.__version__, "kv_tokens": options.kv_tokens}
         peers.store(results, start, {"key": "loaded", **loaded, "flags": flags}, fields)
         for budget, requests in asked.items():

@@ -141,6 +141,20 @@ def test_a_failure_of_ours_is_a_row_and_what_comes_later_is_measured(tmp_path, m
     assert "Small/minillm/prefetch/peak" in keys(tmp_path)
 
 
+def test_a_model_of_ours_that_does_not_fit_leaves_the_turn_to_the_peer(tmp_path, monkeypatch):
+    stand_in(monkeypatch, "whole")
+
+    def full(*_, **__):
+        raise RunError("too large")
+
+    monkeypatch.setattr(vllm_compare, "Offloaded", full)
+    monkeypatch.setattr(side_by_side, "LLM", full)
+    assert run(tmp_path, "minillm", "offloaded", "vllm-uva") == 1
+    rows = {row["key"]: row for row in stored(tmp_path)["rows"]}
+    assert rows["Small/minillm/resident"]["failed"] == rows["Small/minillm/prefetch"]["failed"] == "too large"
+    assert "Small/vllm/uva/10" in rows
+
+
 def test_the_budgets_are_one_and_two_more_than_what_stays():
     options = vllm_compare.read_options(["--device", "cpu"])
     assert (options.model, options.models, options.resident, options.kv_tokens) == ("tiny", ["tiny"], 2, 2048)
