@@ -52,7 +52,7 @@ def recorded(results: Results, start: str, about: dict) -> Iterator[None]:
     results.forget(start)
     try:
         yield
-    except RunError as error:
+    except (RunError, RuntimeError) as error:  # a wrong number of copied bytes is a RuntimeError
         progress(f"{start}: {error}")
         reason = str(error)
         results.row(start, lambda: {**about, "failed": reason})

@@ -119,13 +119,14 @@ def test_a_peer_that_breaks_off_does_not_stop_the_others(tmp_path, monkeypatch, 
     assert {"Small/vllm/resident/0", "Small/vllm/resident/peak"} < set(keys(tmp_path))
 
 
-def test_a_failure_of_ours_is_a_row_and_what_comes_later_is_measured(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [RunError, RuntimeError])
+def test_a_failure_of_ours_is_a_row_and_what_comes_later_is_measured(tmp_path, monkeypatch, kind):
     stand_in(monkeypatch, "whole")
     place = vllm_compare.Offloaded.place
 
     def full(self, mode, budget, slots):
         if budget == 3:
-            raise RunError("not enough memory")
+            raise kind("not enough memory")
         place(self, mode, budget, slots)
 
     monkeypatch.setattr(vllm_compare.Offloaded, "place", full)
