@@ -52,7 +52,7 @@ def recorded(results: Results, start: str, about: dict) -> Iterator[None]:
     results.forget(start)
     try:
         yield
-    except (RunError, RuntimeError) as error:  # a wrong number of copied bytes is a RuntimeError
+    except RuntimeError as error:  # a RunError, no memory, or another number of copied bytes than planned
         progress(f"{start}: {error}")
         reason = str(error)
         results.row(start, lambda: {**about, "failed": reason})
