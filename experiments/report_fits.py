@@ -68,8 +68,10 @@ def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequenc
 
 
 def spread(rows: Sequence[dict]) -> str:
+    """The slowest and the fastest, three digits each."""
     speeds = sorted(row["tokens_per_s"] for row in rows)
-    return f"{speeds[0]:.3g}–{speeds[-1]:.3g}" if len(speeds) > 1 else NOTHING
+    digits = max(0, 2 - len(f"{speeds[-1]:.0f}") + 1)
+    return f"{speeds[0]:.{digits}f}–{speeds[-1]:.{digits}f}" if len(speeds) > 1 else NOTHING
 
 
 def amount(rows: Sequence[dict]) -> str:

@@ -59,7 +59,7 @@ def _offloaded(name: str, rows: Sequence[dict], limit: float | None) -> tuple[st
         return (name, NOT_YET)
     return (
         name,
-        f"{rows[0]['resident']} + {rows[0].get('slots') or NOTHING}",
+        on_device(rows[0]),
         amount(rows),
         milliseconds(middle(rows, "ttft_s")),
         number(speed(rows)),
@@ -67,6 +67,11 @@ def _offloaded(name: str, rows: Sequence[dict], limit: float | None) -> tuple[st
         size(most(rows, "peak_bytes")),
         number(rows[0]["rtx3070_tokens_per_s"]) if rows[0].get("rtx3070_tokens_per_s") else NOTHING,
     )
+
+
+def on_device(row: dict) -> str:
+    """Layers that stay and slots, "12 + 1"; without slots "12"."""
+    return str(row.get("resident", NOTHING)) + (f" + {row['slots']}" if row.get("slots") else "")
 
 
 def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Table:
@@ -97,7 +102,7 @@ def _beside(stored: Stored, model: str, name: str, found: Group) -> tuple[str, .
     row = rows[0]
     return (
         name,
-        f"{row.get('resident', NOTHING)} + {row.get('slots') or 0}",
+        on_device(row),
         amount(rows),
         milliseconds(middle(rows, "ttft_s")),
         number(speed(rows)),

@@ -92,7 +92,7 @@ def test_of_two_settings_of_a_program_the_faster_counts(archive):
 def test_resident_programs(side_by_side):
     table = report_fits.resident(side_by_side, "vllm", MODEL)
     ours = cells(table, "minillm, fast")
-    assert ours[1:6] == ("2 × 256", "20.0 ms", "20.0", "10–30", "2.50")
+    assert ours[1:6] == ("2 × 256", "20.0 ms", "20.0", "10.0–30.0", "2.50")
     assert ours[7:] == ("16.00 GiB", "does not fit")  # of the request about memory
     assert cells(table, "vLLM")[1] == "3 × 256"
     assert cells(table, "transformers") == ("transformers", "not measured: ended with status 1")
