@@ -112,20 +112,20 @@ def _lead(stored: Stored, models: Sequence[str]) -> str:
 
 
 def steps(archive: Archive) -> Figure | None:
-    """What each step of the fast path gave."""
-    found = fast_steps(archive.get("fast_path"))
+    """What each step of the fast path took away from the time of a token."""
+    stored = archive.get("fast_path")
+    found = fast_steps(stored)
     model = max(found, key=lambda name: len(found[name]), default=None)
     if model is None:
         return None
-    speeds = {step: speed(rows) for step, rows in found[model].items()}
-    values = list(speeds.values())
-    figure, axes = plt.subplots(figsize=(8.5, 1.4 + 0.36 * len(values)))
-    plot.bars(axes, list(speeds), values, ["compute"] * len(values), [f"{value:.0f}" for value in values])
-    bound = over(_copy_bandwidth(archive.get("fast_path")), bytes_per_token(PRESETS[model]) / GB)
-    axes.set(xlim=(0, 1.2 * max([*values, bound or 0])), xlabel=f"{model}: decode, tok/s")
-    if bound:
-        plot.limit(axes, bound, "copy bandwidth")
-    plot.message(figure, f"The fast path: {max(values) / values[0]:.1f} times as fast as its first step")
+    times = {step: 1e3 / speed(rows) for step, rows in found[model].items()}
+    figure, axes = plt.subplots(figsize=(8.5, 1.4 + 0.36 * len(times)))
+    plot.waterfall(axes, list(times), list(times.values()), ["compute"] * len(times))
+    first, last = next(iter(times.values())), min(times.values())
+    axes.set(xlim=(0, 1.25 * max(times.values())), xlabel=f"{model}: milliseconds a token")
+    if bandwidth := _copy_bandwidth(stored):
+        plot.limit(axes, 1e3 * bytes_per_token(PRESETS[model]) / GB / bandwidth, "copy bandwidth")
+    plot.message(figure, f"The fast path: a token takes {last:.1f} ms instead of {first:.1f}")
     return figure
 
 

@@ -147,6 +147,9 @@ def test_steps_of_the_fast_path_keep_their_order(archive):
         ("eager", "50.0", "1.00"),
         ("graph", "150.0", "3.00"),
     ]
+    (axes,) = report_figures.steps(archive).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
+    assert "6.7 ms instead of 20.0" in axes.figure.get_suptitle()
 
 
 # ---- budgets ----
