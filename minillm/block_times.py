@@ -28,7 +28,7 @@ from minillm.sampling_params import SamplingParams
 from minillm.schedule import HEAD, Block
 from minillm.sequence import Sequence
 from minillm.units import GB
-from minillm.weights import allocate, shorten_lookups
+from minillm.weights import allocate, blank, shorten_lookups
 
 BEYOND_CACHES = 128 * 2**20  # bytes: what is read after so many others comes from memory
 LAYERS = 8  # that are timed together, so that what one costs is told from noise
@@ -77,11 +77,12 @@ def measure(
     few = _shortened(config, layers)
     with explained_memory_errors(accelerator):
         model = _model(few, dtype, accelerator)
-        blocks, engine = list(model.model.layers), Engine(model, dtype, accelerator)
+        blocks = list(model.model.layers)
         seconds, counts = {}, {}
         for kind in ("none", "attention", "mlp", "moe", "all"):
             model.model.layers = store = _Only(few, blocks, kind)
             shorten_lookups(model)
+            engine = Engine(model, dtype, accelerator)
             if store.count or kind == "none":
                 counts[kind] = store.count
                 seconds[kind] = (
@@ -137,8 +138,7 @@ def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) ->
     def table(num_bytes: int) -> torch.Tensor:
         return torch.zeros(num_bytes, dtype=torch.uint8, device="cpu")
 
-    with torch.device("meta"):
-        model = Qwen3(config)
+    model = blank(config, dtype, accelerator)
     with torch.inference_mode():
         allocate(model, dtype, layers=layer, embed=other if model.lm_head is None else table, rest=other)
     model.rope = Rope(config.rope, config.head_dim, device)
@@ -147,6 +147,8 @@ def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) ->
 
 class _Only(Module):
     """A store whose blocks of one kind compute; the others let the hidden state through."""
+
+    capturable = True
 
     def __init__(self, config: ModelConfig, layers: list[DecoderLayer], kind: str):
         super().__init__()
@@ -159,6 +161,12 @@ class _Only(Module):
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
         return self.ready[index, part]
+
+    def capturing(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def replay(self, graph: Callable[[], None]) -> None:
+        graph()
 
 
 def _through(hidden: torch.Tensor, *_: object) -> torch.Tensor:

@@ -69,16 +69,17 @@ class KVCache:
         self.lengths[target] = length
 
     def begin(self, start: list[int], T: int) -> None:
-        """Start a pass that adds `T` tokens to each sequence, the first at `start[b]`.
+        """Start a pass that adds `T` tokens to each sequence, the first at `start[b]`; errors as of `check`."""
+        self.check(start, T)
+        positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(self.keys.device)
+        self.enter(self._part(positions, slice(0, T)))
 
-        Raises RuntimeError when `start` is not where the cache stands or when T tokens do not fit.
-        """
+    def check(self, start: list[int], T: int) -> None:
+        """Raise RuntimeError when `start` is not where the cache stands or when T tokens do not fit."""
         if start != self.lengths.tolist():
             raise RuntimeError(f"pass starts at {start} but the cache holds {self.lengths.tolist()} tokens")
         if max(start) + T > self.capacity:
             raise RuntimeError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
-        positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(self.keys.device)
-        self.enter(self._part(positions, slice(0, T)))
 
     def parts(self, size: int) -> list[Pass]:
         """The pass under way as passes of at most `size` tokens, to `enter` in turn in each layer.

@@ -7,15 +7,20 @@ row, and the step gets narrower; nothing that waits joins before the group has e
 
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 
 from minillm import memory
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
+from minillm.decode_graph import DecodeGraphs
+from minillm.errors import RunError
+from minillm.fast_path import eager_because, graphed
 from minillm.model import Qwen3
+from minillm.progress import Progress
 from minillm.schedule import HEAD, Block, Compute
+from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
 
 MAX_GROUP = 32  # requests decoded together
@@ -25,10 +30,14 @@ HEAD_ROWS = 256  # positions a time in `logits`: float32 [256, 151936] is 148 Mi
 class Engine:
     """Runs requests through a model; owns no request and no weight."""
 
-    def __init__(self, model: Qwen3, dtype: torch.dtype, accelerator: Accelerator):
+    def __init__(self, model: Qwen3, dtype: torch.dtype, accelerator: Accelerator, tokens: int = 0):
+        """`tokens`: that a graph's cache has room for from the start, where decoding is by graphs."""
         self.model, self.dtype, self.accelerator = model, dtype, accelerator
         self.during_head = accelerator.during(Compute(Block(model.config.num_hidden_layers, HEAD)))
         self._warned = False
+        self.graphs: DecodeGraphs | None = None
+        if graphed(accelerator, model.config, dtype):
+            self.graphs = DecodeGraphs(model, dtype, accelerator, tokens)
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
         """Yield a request each time it got a token, until all have ended."""
@@ -37,6 +46,29 @@ class Engine:
             size = self._group_size(waiting[:MAX_GROUP])
             yield from self._run_group(waiting[:size])
             del waiting[:size]
+
+    def warm_up(self, longest: int) -> None:
+        """Compile what there is to compile and capture a step, so that no request waits for it.
+
+        A few tokens, `longest` at most, go through the model; nothing is left of them. Without memory for that
+        nothing happens: the first request will tell.
+        """
+        if eager_because(self.accelerator, self.model.config, self.dtype) is not None or longest < 4:
+            return
+        params = SamplingParams(max_tokens=3, ignore_eos=True)
+        sequence = Sequence([0, 0], params, seed=0, end_ids=frozenset(), max_model_len=longest)
+        silently = warnings.catch_warnings(action="ignore")
+        with Progress("compiling kernels", params.max_tokens, "pass") as passes, suppress(RunError), silently:
+            for _ in self.run([sequence]):
+                passes.advance()
+        self._warned, self.model.tokens_fed = False, 0
+        if self.graphs:
+            self.graphs.replays = 0
+
+    def forget(self) -> None:
+        """Drop what depends on where weights lie."""
+        if self.graphs:
+            self.graphs.forget()
 
     @torch.inference_mode()
     def logits(self, token_ids: list[int], out: torch.Tensor) -> None:
@@ -54,6 +86,8 @@ class Engine:
         tokens = max(sequence.capacity for sequence in sequences)
         needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * tokens
         free = self.accelerator.free_bytes()
+        if free is not None and self.graphs:
+            free += self.graphs.num_bytes
         what = f"the KV cache of {tokens} tokens on {self.accelerator.device}"
         memory.check_fits(needed, free, what, "lower max_tokens or shorten the prompt")
         return len(sequences) if free is None else max(1, min(len(sequences), free * 3 // 4 // needed))
@@ -74,6 +108,11 @@ class Engine:
     @contextmanager
     def _cache(self, batch: int, capacity: int) -> Iterator[KVCache]:
         """A cache in memory that is counted as the device's."""
+        if self.graphs:
+            with torch.inference_mode():
+                cache = self.graphs.cache(batch, capacity)
+            yield cache
+            return
         num_bytes = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * capacity * batch
         with self.accelerator.holding(num_bytes):
             with torch.inference_mode():
@@ -88,8 +127,18 @@ class Engine:
 
     @torch.inference_mode()
     def _decode(self, active: list[Sequence], cache: KVCache) -> None:
-        newest = torch.tensor([sequence.token_ids[-1:] for sequence in active])
-        self._choose(active, self.model(newest, cache, [sequence.stored for sequence in active]))
+        newest, starts = zip(*((each.token_ids[-1], each.stored) for each in active), strict=True)
+        if self._by_graph:
+            cache.check(list(starts), 1)
+            logits, chosen = self.graphs.run(newest, cache)
+            return self._append(active, logits, *chosen.cpu())
+        self._choose(active, self.model(torch.tensor(newest)[:, None], cache, list(starts)))
+
+    @property
+    def _by_graph(self) -> bool:
+        """Not where a pass waits on the host, nor while somebody looks on, who wants to see each step."""
+        looking_on = self.accelerator.recorder is not None
+        return self.graphs is not None and self.model.model.layers.capturable and not looking_on
 
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""
@@ -99,6 +148,12 @@ class Engine:
             if not logits.is_cpu:
                 # In one transfer: float32 holds every token id exactly.
                 best, token_ids = torch.stack((best.float(), token_ids.float())).cpu()
+        self._append(sequences, logits, best, token_ids)
+
+    def _append(
+        self, sequences: list[Sequence], logits: torch.Tensor, best: torch.Tensor, token_ids: torch.Tensor
+    ) -> None:
+        """The next token of each sequence: the best one, or one drawn from its logits."""
         self._check(best.tolist())
         for row, (sequence, token_id) in enumerate(zip(sequences, token_ids.tolist(), strict=True)):
             greedy = sequence.sampler.is_plain_greedy

@@ -1,6 +1,7 @@
 """A decoder layer: two residual blocks, which are the units that offloading moves."""
 
 from collections.abc import Callable
+from types import MappingProxyType, MethodType
 
 import torch
 from torch.nn import Module
@@ -38,6 +39,9 @@ class DecoderLayer(Module):
         """hidden + mlp(norm(hidden)), [B, T, hidden]."""
         return hidden + self.mlp(self.post_attention_layernorm(hidden))
 
+    # What computes each block: functions of the layer. A model on a GPU gets fused ones, see `fused.py`.
+    blocks = MappingProxyType({"attention": attention_block, "mlp": mlp_block})
+
     def block(self, part: str) -> Callable[..., torch.Tensor]:
         """The block called `part`: "attention" or "mlp"."""
-        return self.attention_block if part == "attention" else self.mlp_block
+        return MethodType(self.blocks[part], self)

@@ -19,15 +19,35 @@ class LayerStore(Protocol):
     A pass uses blocks in order, attention before mlp, layer 0 first; the next pass starts over at layer 0.
     """
 
+    capturable: bool  # whether a pass can be captured as a graph: it never waits on the host
+
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]: ...
+
+    def capturing(self) -> AbstractContextManager:
+        """A pass inside leaves out what it does for the next one, such as copies ahead: `replay` does it."""
+
+    def replay(self, graph: Callable[[], None]) -> None:
+        """Run a pass that was captured."""
 
 
 class ResidentLayers(ModuleList):
     """Every layer is on the compute device for good; `use` has nothing to do."""
 
+    capturable = True
+
     def __init__(self, config: ModelConfig):
         super().__init__(DecoderLayer(config, index) for index in range(config.num_hidden_layers))
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Look at what computes the layers' blocks; to be called again when that has changed."""
         self.ready = [{part: nullcontext(layer.block(part)) for part in PARTS} for layer in self]
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]:
         return self.ready[index][part]
+
+    def capturing(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def replay(self, graph: Callable[[], None]) -> None:
+        graph()

@@ -59,6 +59,7 @@ class LLM:
         max_model_len: int | None = None,
         link_gb_s: float | None = None,
         seed: int = 0,
+        enforce_eager: bool = False,
     ):
         check_options(locals())
         self.device = devices.pick(device)
@@ -70,7 +71,9 @@ class LLM:
         fill = source.filler(seed, self.device)
         self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
-        self._accelerator = pick_accelerator(self.device, link_gb_s=link_gb_s, **asked)
+        self._accelerator = pick_accelerator(
+            self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
+        )
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self.residency = Residency(self.name, self.config, self.dtype, self._accelerator, planned)
         try:
@@ -79,7 +82,8 @@ class LLM:
             self.residency.close()
             raise
         self._peak: int | None = None  # of the latest run
-        self._engine = Engine(self.model, self.dtype, self._accelerator)
+        self._engine = Engine(self.model, self.dtype, self._accelerator, planned)
+        self._engine.warm_up(self.max_model_len)
 
     def place(
         self,
@@ -100,7 +104,9 @@ class LLM:
         offload = offload or ("naive" if stays_naive else "auto")
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         check_placement(asked | {"slots": slots})
+        self._engine.forget()
         self.residency.move(slots=slots, **asked)
+        self._engine.warm_up(self.max_model_len)
 
     @property
     def decision(self) -> Decision:
@@ -205,6 +211,12 @@ class LLM:
         with devices.explained_memory_errors(self._accelerator):
             self._engine.logits(ids, logits)
         return logits
+
+    @property
+    def graph_replays(self) -> int:
+        """Steps of decoding that were replays of a CUDA graph so far: all but the first of a new batch size."""
+        self._check_open()
+        return self._engine.graphs.replays if self._engine.graphs else 0
 
     @property
     def tokens_fed(self) -> int:

@@ -27,7 +27,10 @@ class Decoder(Module):
 
     def forward(self, token_ids: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
         """`token_ids` [B, T] → hidden [B, T, hidden]; `cache` has begun the pass."""
-        hidden = self.embed(token_ids).to(rope.inv_freq.device)
+        return self.through_layers(self.embed(token_ids).to(rope.inv_freq.device), cache, rope)
+
+    def through_layers(self, hidden: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
+        """`hidden` [B, T, hidden] → the same shape; the one forward loop. May write to `hidden`."""
         parts = cache.parts(CHUNK)
         rotations = [rope.at(part.positions) for part in parts]
         for index in range(self.config.num_hidden_layers):
@@ -43,6 +46,11 @@ class Decoder(Module):
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
         """Rows of the table, looked up where it lies: one too large for the device stays in host memory."""
         return self.embed_tokens(token_ids.to(self.embed_tokens.weight.device))
+
+
+def normed_product(hidden: torch.Tensor, weight: torch.Tensor, norm: RMSNorm) -> torch.Tensor:
+    """norm(`hidden`) · weightᵀ, [..., hidden] → [..., out]."""
+    return linear(norm(hidden), weight)
 
 
 def on_part(block: Callable, hidden: torch.Tensor, tokens: slice, *others: object) -> torch.Tensor:
@@ -68,6 +76,7 @@ class Qwen3(Module):
         if not config.tie_word_embeddings:
             self.lm_head = Linear(config.hidden_size, config.vocab_size, bias=False)
         self.rope: Rope | None = None  # made with the weights, by `weights.materialise`
+        self.product = normed_product
         self.tokens_fed = 0  # tokens that went through the layers, to prove that decoding feeds one a step
 
     def forward(self, token_ids: torch.Tensor, cache: KVCache, start: list[int]) -> torch.Tensor:
@@ -84,4 +93,4 @@ class Qwen3(Module):
     def head(self, hidden: torch.Tensor) -> torch.Tensor:
         """`hidden` [..., hidden] before the final norm → logits [..., vocab]."""
         weight = self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
-        return linear(self.model.norm(hidden), weight)
+        return self.product(hidden, weight, self.model.norm)

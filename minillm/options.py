@@ -22,6 +22,7 @@ def check_options(options: dict[str, Any]) -> None:
         checks.whole("max_model_len", options["max_model_len"], 1, math.inf)
     if options["link_gb_s"] is not None:
         checks.number("link_gb_s", options["link_gb_s"], 0, above=True)
+    _one_of("enforce_eager", options["enforce_eager"], (True, False))
     checks.whole("seed", options["seed"], 0, MAX_SEED)
     check_placement(options)
 

@@ -39,7 +39,8 @@ class Residency:
         with devices.explained_memory_errors(self.accelerator):
             if decision.mode == "none":
                 self._check_resident()
-                self.model = build(self.config, self.dtype, self.accelerator.device, fill)
+                device = self.accelerator.device
+                self.model = build(self.config, self.dtype, device, fill, self.accelerator)
             else:
                 self.model, self.arena = build_offloaded(
                     self.config, self.dtype, decision, self.accelerator, fill

@@ -5,6 +5,7 @@ beyond a few hundred would get the same angle.
 """
 
 import math
+from functools import cached_property
 
 import torch
 
@@ -25,21 +26,36 @@ class Rope:
 
     def at(self, positions: torch.Tensor) -> "Rotation":
         """The rotation for `positions` [B, T]."""
-        angles = positions[..., None].float() * self.inv_freq  # [B, T, D/2]
-        cos, sin = angles.cos(), angles.sin()
-        if self.scale != 1.0:
-            cos, sin = cos * self.scale, sin * self.scale
-        # One head dimension for broadcasting over heads: [B, 1, T, D].
-        return Rotation(torch.cat((cos, cos), -1)[:, None], torch.cat((-sin, sin), -1)[:, None])
+        return Rotation(self, positions)
 
 
 class Rotation:
     """Rotates each pair (x[i], x[i + D/2]) of a head by its position's angle."""
 
-    def __init__(self, cos: torch.Tensor, signed_sin: torch.Tensor):
-        self.cos = cos  # [B, 1, T, D] float32
-        self.signed_sin = signed_sin  # … with the first half negated, so that a roll does for a rotation
-        self.half = cos.shape[-1] // 2
+    def __init__(self, rope: Rope, positions: torch.Tensor):
+        self.rope, self.positions = rope, positions
+        self.half = len(rope.inv_freq)
+
+    @cached_property
+    def angles(self) -> torch.Tensor:
+        """[B, 1, T, D/2] float32 radians, with a dimension for broadcasting over heads."""
+        return (self.positions[..., None].float() * self.rope.inv_freq)[:, None]
+
+    @cached_property
+    def cos(self) -> torch.Tensor:
+        """[B, 1, T, D] float32, each angle once for either half."""
+        cos = self.angles.cos()
+        if self.rope.scale != 1.0:
+            cos = cos * self.rope.scale
+        return torch.cat((cos, cos), -1)
+
+    @cached_property
+    def signed_sin(self) -> torch.Tensor:
+        """The same of sines, the first half negated, so that a roll does for a rotation."""
+        sin = self.angles.sin()
+        if self.rope.scale != 1.0:
+            sin = sin * self.rope.scale
+        return torch.cat((-sin, sin), -1)
 
     def apply(self, x: torch.Tensor) -> torch.Tensor:
         """`x` [B, heads, T, D] rotated; computed in float32, returned in x's dtype."""

@@ -14,6 +14,7 @@ from minillm.accelerators import Accelerator
 from minillm.arena import HostArena
 from minillm.budget import Decision
 from minillm.config import ModelConfig
+from minillm.fast_path import fuse
 from minillm.geometry import ALIGNMENT
 from minillm.model import Qwen3
 from minillm.offload import make_store
@@ -23,10 +24,18 @@ Fill = Callable[[Iterable[tuple[str, torch.Tensor]]], None]
 Take = Callable[[int], torch.Tensor]  # bytes → uint8 memory, aligned
 
 
-def build(config: ModelConfig, dtype: torch.dtype, device: torch.device | str, fill: Fill) -> Qwen3:
-    """A model on `device` whose parameters `fill(named_parameters)` has written."""
-    with torch.device("meta"):
-        model = Qwen3(config)
+def build(
+    config: ModelConfig,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    fill: Fill,
+    accelerator: Accelerator | None = None,
+) -> Qwen3:
+    """A model on `device` whose parameters `fill(named_parameters)` has written.
+
+    It computes eagerly, or as its `accelerator` does best.
+    """
+    model = blank(config, dtype, accelerator)
     materialise(model, dtype, device)
     with torch.inference_mode():
         fill(model.named_parameters())
@@ -42,8 +51,7 @@ def build_offloaded(
     host memory. Layers that the decision denies a host copy are filled on the device. If anything fails the
     arena is unlocked again.
     """
-    with torch.device("meta"):
-        model = Qwen3(config)
+    model = blank(config, dtype, accelerator)
     sizes = [flat.layout_of(layer, dtype).num_bytes for layer in model.model.layers]
     tied = config.tie_word_embeddings
     table = 0 if tied else config.vocab_size * config.hidden_size * dtype.itemsize
@@ -70,6 +78,15 @@ def build_offloaded(
         raise
     shorten_lookups(model)
     return model.eval(), arena
+
+
+def blank(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator | None = None) -> Qwen3:
+    """A model without memory; eager, or computing as its accelerator does best."""
+    with torch.device("meta"):
+        model = Qwen3(config)
+    if accelerator is not None:
+        fuse(model, accelerator, dtype)
+    return model
 
 
 def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) -> None:

@@ -1,5 +1,6 @@
 """Devices as the engine sees them: memory, and for offloading a queue of copies beside the computing."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -66,10 +67,19 @@ class Accelerator(Protocol):
     def compute_after(self, event: Event) -> None:
         """Later operations start after `event`."""
 
+    def lasting_event(self) -> Event | None:
+        """An event for `copied` or `computed` that orders a graph and what is outside it; None: any does."""
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What `work` asks of both queues, not carried out but as a graph: calling it asks for all of it again."""
+
     def synchronize(self) -> None:
         """Wait until both queues are empty."""
 
     # ---- looking on ----
+
+    def eager_because(self, dtype: torch.dtype) -> str | None:
+        """Why fused kernels and graphs cannot be used here; None: they can."""
 
     def during(self, step: Step) -> AbstractContextManager:
         """Open while a step's work is asked for, as often as wanted: tells the recorder, or a profiler."""

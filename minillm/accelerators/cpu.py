@@ -33,6 +33,9 @@ class Cpu:
     def reset_peak(self) -> None:
         pass
 
+    def eager_because(self, dtype: torch.dtype) -> str:
+        return "fused kernels and graphs are for CUDA"
+
     def during(self, step: Step) -> AbstractContextManager:
         return nullcontext()
 

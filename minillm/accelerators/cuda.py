@@ -1,10 +1,11 @@
 """CUDA: a second stream carries the copies."""
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
-from minillm import flat
+from minillm import flat, kernels
 from minillm.accelerators.span import Span
 from minillm.device import explained_memory_errors
 from minillm.schedule import Step
@@ -16,8 +17,8 @@ class Cuda:
     pins = True
     recorder = None
 
-    def __init__(self, device: torch.device):
-        self.device = device
+    def __init__(self, device: torch.device, enforce_eager: bool = False):
+        self.device, self.enforce_eager = device, enforce_eager
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
         self.stream = torch.cuda.Stream(device)
@@ -87,8 +88,31 @@ class Cuda:
     def compute_after(self, event: torch.cuda.Event) -> None:
         self.computing.wait_event(event)
 
+    def lasting_event(self) -> torch.cuda.Event:
+        return torch.cuda.Event(external=True)
+
+    def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on using the device.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            work()
+        return graph.replay
+
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)
+
+    def eager_because(self, dtype: torch.dtype) -> str | None:
+        least = (8, 0) if dtype == torch.bfloat16 else (7, 5)
+        capability = torch.cuda.get_device_capability(self.device)
+        if self.enforce_eager:
+            return "enforce_eager"
+        if not kernels.found():
+            return "Triton is not installed"
+        if capability < least:
+            return (
+                f"{str(dtype).removeprefix('torch.')} kernels need compute capability {least[0]}.{least[1]}"
+            )
+        return None
 
     # ---- looking on ----
 

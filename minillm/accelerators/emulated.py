@@ -119,6 +119,12 @@ class Emulated:
             self._check()
         self._check()
 
+    def lasting_event(self) -> None:
+        return None
+
+    def eager_because(self, dtype: torch.dtype) -> str:
+        return "fused kernels and graphs are for CUDA"
+
     def synchronize(self) -> None:
         self.compute_after(self.copied())
 

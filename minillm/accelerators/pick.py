@@ -16,6 +16,7 @@ def pick(
     gpu_layer_budget: int | None,
     gpu_memory_gib: float | None,
     link_gb_s: float | None,
+    enforce_eager: bool = False,
 ) -> Accelerator:
     """CUDA is itself; on the CPU whoever asks for offloading gets the emulated device, also beside a GPU.
 
@@ -27,7 +28,7 @@ def pick(
         reason = "a real link has its own speed" if device.type == "cuda" else "nothing is offloaded"
         raise InputError(f"link_gb_s is {link_gb_s}, but {reason}: it is for device cpu with offloading")
     if device.type == "cuda":
-        return Cuda(device)
+        return Cuda(device, enforce_eager)
     if not emulated:
         return Cpu()
     capacity = None if gpu_memory_gib is None else int(gpu_memory_gib * GIB)

@@ -20,6 +20,8 @@ class OffloadedLayers(ModuleList):
     `settled` lie on the device already and have no host copy.
     """
 
+    capturable = False
+
     def __init__(
         self,
         layers: Iterable[DecoderLayer],

@@ -23,11 +23,14 @@ class Task:
         self.needs: list[int] = []
         self.block: Callable | None = None  # of a compute
         self.then: list[Task] = []  # copies that can be asked for once a compute has been
+        self.ahead = False  # whether a copy is for the next pass
         self.views: tuple[torch.Tensor, torch.Tensor] | None = None  # of a copy: where to, where from
 
 
 class PrefetchOffload(OffloadedLayers):
     """Follows a `Schedule`; a pass that was broken off leaves it able to start the next one."""
+
+    capturable = True
 
     def __init__(
         self,
@@ -42,7 +45,10 @@ class PrefetchOffload(OffloadedLayers):
         self.turns: dict[tuple[int, str], Task] = {}  # the streamed computes in order, numbers 0, 1, …
         self.ahead: list[Task] = []  # copies that a pass finds under way when it starts
         self.finished: list[Event | None] = []  # by number; None: not asked for since the start
+        self.border: set[int] = set()  # steps that steps of the next pass, or copies for it, wait for
         self.expected: int | None = None  # the streamed compute that comes next; None: start anew
+        self._captured_bytes = 0  # that the pass of a graph copies
+        self._capturing = False
         self.occupy()
 
     def _occupy(self) -> None:
@@ -70,7 +76,14 @@ class PrefetchOffload(OffloadedLayers):
             tasks[step].then = [tasks[copy] for copy, _ in issued.get(step, ())]
             self.turns[step.block.layer, step.block.part] = tasks[step]
         self.ahead = [tasks[copy] for pairs in issued.values() for copy, ahead in pairs if ahead]
-        self.finished = [None] * len(tasks)
+        self.border = {number for task in self.ahead for number in (task.number, *task.needs)}
+        for task in self.ahead:
+            task.ahead = True
+        self.finished = [self._first_event(number) for number in range(len(tasks))]
+
+    def _first_event(self, number: int) -> Event | None:
+        """What stands in `finished` until step `number` has been asked for."""
+        return self.accelerator.lasting_event() if number in self.border else None
 
     @contextmanager
     def _streamed(self, index: int, part: str) -> Iterator[Callable]:
@@ -83,8 +96,41 @@ class PrefetchOffload(OffloadedLayers):
             yield task.block
         self.finished[task.number] = self.accelerator.computed(self.finished[task.number])
         for copy in task.then:
-            self._issue(copy)
+            if not (copy.ahead and self._capturing):
+                self._issue(copy)
         self.expected = (task.number + 1) % len(self.turns)
+
+    # ---- a pass as a graph ----
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Capture a pass without its copies for the next one: a graph ends when all that is in it has ended.
+
+        With those inside, each pass would wait at its end for copies that only the next one needs. `replay` asks
+        for them, and only events of the border order the two; all others are the graph's own.
+        """
+        outside, before = self.finished, self.bytes_copied
+        self.finished = [event if n in self.border else None for n, event in enumerate(outside)]
+        self._capturing = True
+        try:
+            yield
+        finally:
+            for number in self.border:
+                outside[number] = self.finished[number]
+            self._captured_bytes, self.bytes_copied = self.bytes_copied - before, before
+            self.finished, self._capturing = outside, False
+
+    def replay(self, graph: Callable[[], None]) -> None:
+        if not self.turns:
+            return graph()
+        if self.expected != 0:
+            self._start(next(iter(self.turns.values())))
+        self.expected = None  # if it is cut short between pass and copies, the next one starts anew
+        graph()
+        self.bytes_copied += self._captured_bytes
+        for copy in self.ahead:
+            self._issue(copy)
+        self.expected = 0
 
     def restart(self) -> None:
         self.expected = None
@@ -98,7 +144,8 @@ class PrefetchOffload(OffloadedLayers):
         if task.number:
             raise RuntimeError(f"a pass begins with the first streamed block, not with {task.step.block}")
         self.accelerator.synchronize()
-        self.finished = [None] * len(self.finished)
+        for number in set(range(len(self.finished))) - self.border:
+            self.finished[number] = None
         for copy in self.ahead:
             self._issue(copy)
 

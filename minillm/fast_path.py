@@ -1,0 +1,35 @@
+"""Whether a model runs by fused kernels and graphs, or eagerly, operation by operation as the lessons read it."""
+
+import torch
+
+from minillm.accelerators import Accelerator
+from minillm.config import ModelConfig
+from minillm.geometry import ALIGNMENT
+from minillm.model import Qwen3
+
+
+def eager_because(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> str | None:
+    """Why not by fused kernels; None: by them."""
+    if reason := accelerator.eager_because(dtype):
+        return reason
+    heads = (config.num_attention_heads, config.num_key_value_heads)
+    rows = [count * config.head_dim for count in heads] + [config.intermediate_size]
+    if config.attention_bias:
+        return "fused kernels know no biases"
+    if any(row * config.hidden_size * dtype.itemsize % ALIGNMENT for row in rows):
+        return "projections do not lie side by side in memory"
+    return None
+
+
+def graphed(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> bool:
+    """Whether a step of decoding can be a graph: a router's choice of experts is read by the host."""
+    experts = any(config.is_moe_layer(index) for index in range(config.num_hidden_layers))
+    return eager_because(accelerator, config, dtype) is None and not experts
+
+
+def fuse(model: Qwen3, accelerator: Accelerator, dtype: torch.dtype) -> None:
+    """Give the model its fused blocks, if it can have them; before its layers get a store."""
+    if eager_because(accelerator, model.config, dtype) is None:
+        from minillm import fused  # imports Triton
+
+        fused.fuse(model)

@@ -1,0 +1,76 @@
+"""A decoder layer's two blocks by fused kernels: what `DecoderLayer` computes, in fewer steps on the GPU.
+
+A single row goes through products that do everything around them as well. With more rows the products are
+PyTorch's, which multiply faster; what lies between query, cache and attention is fused in either case.
+"""
+
+import torch
+import torch.nn.functional as F
+
+from minillm.attention import attend as attend_many
+from minillm.cache import LayerCache
+from minillm.kernels.attend import attend
+from minillm.kernels.gemv import gemv
+from minillm.kernels.place import place
+from minillm.layer import DecoderLayer
+from minillm.mlp import MLP
+from minillm.model import Qwen3, normed_product
+from minillm.norm import RMSNorm
+from minillm.rope import Rotation
+
+
+def fuse(model: Qwen3) -> None:
+    """Let every layer compute by the blocks here; layers of experts keep their MLP."""
+    for layer in model.model.layers:
+        mlp = mlp_block if isinstance(layer.mlp, MLP) else layer.blocks["mlp"]
+        layer.blocks = {"attention": attention_block, "mlp": mlp}
+    model.model.layers.prepare()
+    model.product = product
+
+
+def attention_block(
+    layer: DecoderLayer, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation
+) -> torch.Tensor:
+    """`DecoderLayer.attention_block`; may write its result over `hidden`."""
+    attention = layer.self_attn
+    qkv = product(hidden, attention.stacked, layer.input_layernorm)
+    norms = attention.q_norm.weight, attention.k_norm.weight
+    q = place(qkv, norms, attention.q_norm.eps, rotation, cache.keys, cache.values)
+    if hidden.shape[1] == 1:
+        mixed = attend(q, cache.keys, cache.values, rotation.positions)
+    else:
+        k, v = (stored.narrow(2, 0, cache.current.end) for stored in (cache.keys, cache.values))
+        mixed = attend_many(q.transpose(1, 2), k, v, cache.current.mask)
+    return add_product(hidden, mixed, attention.o_proj.weight)
+
+
+def mlp_block(layer: DecoderLayer, hidden: torch.Tensor) -> torch.Tensor:
+    """`DecoderLayer.mlp_block`; may write its result over `hidden`."""
+    mlp, norm = layer.mlp, layer.post_attention_layernorm
+    if is_row(hidden):
+        active = gemv(hidden.view(-1), mlp.stacked, norm=(norm.weight, norm.eps), silu=True)
+        return add_product(hidden, active, mlp.down_proj.weight)
+    gate, up = product(hidden, mlp.stacked, norm).chunk(2, -1)
+    return add_product(hidden, F.silu(gate).mul_(up), mlp.down_proj.weight)
+
+
+def product(hidden: torch.Tensor, weight: torch.Tensor, norm: RMSNorm) -> torch.Tensor:
+    """`normed_product`."""
+    if not is_row(hidden):
+        return normed_product(hidden, weight, norm)
+    row = gemv(hidden.view(-1), weight, norm=(norm.weight, norm.eps))
+    return row.view(*hidden.shape[:-1], -1)
+
+
+def add_product(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """`hidden` [B, T, hidden] + `x` · weightᵀ."""
+    if is_row(hidden):
+        return gemv(x.view(-1), weight, residual=hidden.view(-1)).view_as(hidden)
+    # In place, and inside the product: a sum of its own would read and write the hidden states once more.
+    hidden.view(-1, hidden.shape[-1]).addmm_(x.reshape(-1, x.shape[-1]), weight.t())
+    return hidden
+
+
+def is_row(hidden: torch.Tensor) -> bool:
+    """Whether there is one token of one sequence."""
+    return hidden.numel() == hidden.shape[-1]

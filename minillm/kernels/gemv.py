@@ -1,0 +1,88 @@
+"""One row times a matrix, with what comes before and after it: the products that decoding consists of.
+
+A GPU reads each weight once whatever is done with it, so the norm of the row, the activation of the result and
+the sum with the residual cost nothing here; as kernels of their own they cost more than their arithmetic.
+"""
+
+import torch
+import torch.nn.functional as F
+import triton
+import triton.language as tl
+
+from minillm.norm import rms_norm
+
+ROWS, BLOCK, WARPS = 4, 1024, 4  # outputs a program computes, inputs that it reads together
+
+
+def gemv_reference(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    norm: tuple[torch.Tensor, float] | None = None,
+    silu: bool = False,
+    residual: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """residual + act(rms_norm(x) · weightᵀ); `x` [in], `weight` [out, in] → [out].
+
+    `norm`: weight [in] and eps; `silu`: rows come as gate and up, [2 · out, in], and give silu(gate) · up.
+    """
+    y = F.linear(x if norm is None else rms_norm(x, *norm), weight)
+    if silu:
+        gate, up = y.chunk(2, -1)
+        y = F.silu(gate) * up
+    return y if residual is None else residual + y
+
+
+def gemv(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    norm: tuple[torch.Tensor, float] | None = None,
+    silu: bool = False,
+    residual: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The same by the kernel, rounded once at the end; all contiguous."""
+    outputs, inputs = weight.shape[0] // (1 + silu), weight.shape[1]
+    out = x.new_empty(outputs)
+    scale, eps = norm or (x, 0.0)  # any pointer serves where there is none
+    _gemv[(triton.cdiv(outputs, ROWS),)](
+        x, weight, scale, x if residual is None else residual, out, outputs, eps,
+        INPUTS=inputs, NORM=norm is not None, SILU=silu, RESIDUAL=residual is not None, ROWS=ROWS,
+        BLOCK=min(BLOCK, triton.next_power_of_2(inputs)), num_warps=WARPS,
+    )  # fmt: skip
+    return out
+
+
+@triton.jit
+def _gemv(
+    x, weight, scale, residual, out, outputs, eps, INPUTS: tl.constexpr,
+    NORM: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    own = row < outputs
+    first = weight + row.to(tl.int64)[:, None] * INPUTS
+    second = first + tl.cast(outputs, tl.int64) * INPUTS
+    sums = tl.zeros([ROWS, BLOCK], tl.float32)
+    ups = tl.zeros([ROWS, BLOCK], tl.float32)
+    squares = tl.zeros([BLOCK], tl.float32)
+    for start in range(0, INPUTS, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        there = column < INPUTS
+        mask = own[:, None] & there[None, :]
+        part = tl.load(first + column[None, :], mask=mask, other=0.0).to(tl.float32)
+        value = tl.load(x + column, mask=there, other=0.0).to(tl.float32)
+        if NORM:
+            squares += value * value
+            value *= tl.load(scale + column, mask=there, other=0.0).to(tl.float32)
+        sums += part * value[None, :]
+        if SILU:
+            part = tl.load(second + column[None, :], mask=mask, other=0.0).to(tl.float32)
+            ups += part * value[None, :]
+    y = tl.sum(sums, 1)
+    inverse = 1.0
+    if NORM:  # the row's scale is one number, so it can come after the product
+        inverse = tl.rsqrt(tl.sum(squares, 0) / INPUTS + eps)
+        y *= inverse
+    if SILU:
+        y = y * tl.sigmoid(y) * (tl.sum(ups, 1) * inverse)
+    if RESIDUAL:
+        y += tl.load(residual + row, mask=own, other=0.0).to(tl.float32)
+    tl.store(out + row, y.to(out.dtype.element_ty), mask=own)

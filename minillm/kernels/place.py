@@ -1,0 +1,85 @@
+"""From a token's projections to its query and its place in the cache: QK-norm, RoPE and the write, at once."""
+
+import torch
+import triton
+import triton.language as tl
+
+from minillm.norm import rms_norm
+from minillm.rope import Rotation
+
+
+def place_reference(
+    qkv: torch.Tensor,
+    norms: tuple[torch.Tensor, torch.Tensor],
+    eps: float,
+    rotation: Rotation,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> torch.Tensor:
+    """Rotated queries [B, T, H, D]; keys and values go into the cache at `rotation.positions` [B, T].
+
+    `qkv` [B, T, (H + 2K) · D]; `norms`: weights [D] of queries and keys; `keys`, `values` [B, K, capacity, D].
+    """
+    B, K, _, D = keys.shape
+    heads = qkv.view(*qkv.shape[:2], -1, D).transpose(1, 2)  # [B, heads, T, D]
+    q, k, v = heads.split((heads.shape[1] - 2 * K, K, K), 1)
+    q, k = (rotation.apply(rms_norm(x, weight, eps)) for x, weight in zip((q, k), norms, strict=True))
+    row, place = torch.arange(B, device=qkv.device)[:, None], rotation.positions
+    keys[row, :, place], values[row, :, place] = k.transpose(1, 2), v.transpose(1, 2)
+    return q.transpose(1, 2)
+
+
+def place(
+    qkv: torch.Tensor,
+    norms: tuple[torch.Tensor, torch.Tensor],
+    eps: float,
+    rotation: Rotation,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+) -> torch.Tensor:
+    """The same by the kernel: a program a head of a token. `qkv` and positions are contiguous."""
+    (B, T, width), (_, K, _, D) = qkv.shape, keys.shape
+    H = width // D - 2 * K
+    q = qkv.new_empty(B, T, H, D)
+    rope = rotation.rope
+    _place[(B * T, H + 2 * K)](
+        qkv, *norms, rope.inv_freq, rotation.positions, q, keys, values, keys.stride(0), keys.stride(1), T, eps,
+        rope.scale, H=H, K=K, HALF=D // 2, BLOCK=triton.next_power_of_2(D // 2), num_warps=1,
+    )  # fmt: skip
+    return q
+
+
+@triton.jit
+def _place(
+    qkv, q_norm, k_norm, inv_freq, positions, q, keys, values, stride_b, stride_h, T, eps, rope_scale,
+    H: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    token, head = tl.program_id(0), tl.program_id(1)
+    pair = tl.arange(0, BLOCK)
+    inside = pair < HALF
+    source = qkv + (token * (H + 2 * K) + head) * 2 * HALF + pair
+    position = tl.load(positions + token)
+    slot = (token // T) * stride_b + position * 2 * HALF + pair
+    first = tl.load(source, mask=inside, other=0.0)
+    second = tl.load(source + HALF, mask=inside, other=0.0)
+    if head >= H + K:
+        target = values + slot + (head - H - K) * stride_h
+        tl.store(target, first, mask=inside)
+        tl.store(target + HALF, second, mask=inside)
+    else:
+        dtype = first.dtype
+        norm = q_norm if head < H else k_norm
+        one, two = first.to(tl.float32), second.to(tl.float32)
+        inverse = tl.rsqrt((tl.sum(one * one, 0) + tl.sum(two * two, 0)) / (2 * HALF) + eps)
+        one *= inverse * tl.load(norm + pair, mask=inside, other=0.0).to(tl.float32)
+        two *= inverse * tl.load(norm + HALF + pair, mask=inside, other=0.0).to(tl.float32)
+        # Rounded after the norm, as between two operations.
+        one, two = one.to(dtype).to(tl.float32), two.to(dtype).to(tl.float32)
+        angle = position.to(tl.float32) * tl.load(inv_freq + pair, mask=inside, other=0.0)
+        cos, sin = tl.cos(angle) * rope_scale, tl.sin(angle) * rope_scale
+        if head < H:
+            target = q + (token * H + head) * 2 * HALF + pair
+        else:
+            target = keys + slot + (head - H) * stride_h
+        tl.store(target, (one * cos - two * sin).to(dtype), mask=inside)
+        tl.store(target + HALF, (two * cos + one * sin).to(dtype), mask=inside)
