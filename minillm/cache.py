@@ -69,7 +69,7 @@ class KVCache:
         self.lengths[target] = length
 
     def begin(self, start: list[int], T: int) -> None:
-        """Start a pass that adds `T` tokens to each sequence, the first at `start[b]`; errors as of `check`."""
+        """Start a pass that adds `T` tokens to each sequence, the first at `start[b]`; raises as `check`."""
         self.check(start, T)
         positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(self.keys.device)
         self.enter(self._part(positions, slice(0, T)))

@@ -1,8 +1,8 @@
 """Decoding by graphs: a step is captured once and replayed for each token.
 
-A step is some two hundred kernels, and asking for one takes a host longer than a fast GPU takes to run it. A graph
-is asked for as a whole. It reads and writes the same memory in every replay: the KV cache stays where it is from
-run to run, and tokens and positions come and go through buffers of its own.
+A step is some two hundred kernels, and asking for one takes a host longer than a fast GPU takes to run it. A
+graph is asked for as a whole. It reads and writes the same memory in every replay: the KV cache stays where
+it is from run to run, and tokens and positions come and go through buffers of its own.
 """
 
 import torch
@@ -44,7 +44,7 @@ class DecodeGraphs:
     def run(self, newest: list[int], cache: KVCache) -> Chosen:
         """Feed one token to each sequence of `cache`, the first ones of the memory that is kept."""
         count = len(newest)
-        # Fewer widths than numbers of sequences, so that fewer steps are captured; spare rows are not looked at.
+        # Fewer widths than numbers of sequences, so that fewer steps are captured; nobody reads spare rows.
         width = min(1 << (count - 1).bit_length(), self.memory.batch)
         if width not in self.steps:
             self.steps[width] = DecodeStep(self.model, self.memory.rows(0, width), self.accelerator)
@@ -62,7 +62,7 @@ class DecodeGraphs:
 
 
 class DecodeStep:
-    """One token for each of B sequences; the first time eagerly, which prepares the kernels, then by its graph."""
+    """One token for each of B sequences: eagerly the first time, to prepare the kernels, then by a graph."""
 
     def __init__(self, model: Qwen3, cache: KVCache, accelerator: Accelerator):
         self.model, self.accelerator = model, accelerator

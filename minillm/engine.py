@@ -19,8 +19,8 @@ from minillm.errors import RunError
 from minillm.fast_path import eager_because, graphed
 from minillm.model import Qwen3
 from minillm.progress import Progress
-from minillm.schedule import HEAD, Block, Compute
 from minillm.sampling_params import SamplingParams
+from minillm.schedule import HEAD, Block, Compute
 from minillm.sequence import Sequence
 
 MAX_GROUP = 32  # requests decoded together
@@ -50,8 +50,8 @@ class Engine:
     def warm_up(self, longest: int) -> None:
         """Compile what there is to compile and capture a step, so that no request waits for it.
 
-        A few tokens, `longest` at most, go through the model; nothing is left of them. Without memory for that
-        nothing happens: the first request will tell.
+        A few tokens, `longest` at most, go through the model; nothing is left of them. Without memory for
+        that nothing happens: the first request will tell.
         """
         if eager_because(self.accelerator, self.model.config, self.dtype) is not None or longest < 4:
             return
@@ -131,8 +131,9 @@ class Engine:
         if self._by_graph:
             cache.check(list(starts), 1)
             logits, chosen = self.graphs.run(newest, cache)
-            return self._append(active, logits, *chosen.cpu())
-        self._choose(active, self.model(torch.tensor(newest)[:, None], cache, list(starts)))
+            self._append(active, logits, *chosen.cpu())
+        else:
+            self._choose(active, self.model(torch.tensor(newest)[:, None], cache, list(starts)))
 
     @property
     def _by_graph(self) -> bool:

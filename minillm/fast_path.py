@@ -1,4 +1,4 @@
-"""Whether a model runs by fused kernels and graphs, or eagerly, operation by operation as the lessons read it."""
+"""Whether a model runs by fused kernels and graphs, or eagerly, one operation after the other."""
 
 import torch
 
@@ -33,3 +33,10 @@ def fuse(model: Qwen3, accelerator: Accelerator, dtype: torch.dtype) -> None:
         from minillm import fused  # imports Triton
 
         fused.fuse(model)
+
+
+def describe(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> str:
+    """How the model computes, in a few words."""
+    if reason := eager_because(accelerator, config, dtype):
+        return f"operation by operation ({reason})"
+    return "fused kernels" + (", a decode step is one graph" if graphed(accelerator, config, dtype) else "")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from minillm.accelerators.pick import pick as pick_accelerator
 from minillm.budget import PLANNED_TOKENS, Decision
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
+from minillm.fast_path import describe
 from minillm.model_source import find_model
 from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
@@ -24,6 +26,7 @@ from minillm.residency import Residency
 from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
 from minillm.tokenizer import Tokenizer
+from minillm.weights import Fill
 
 
 class LLM:
@@ -41,6 +44,8 @@ class LLM:
     many as fit in so much memory; neither: as many as fit. `slots` (1 or 2) of the budget are what streamed
     layers pass through. On the CPU the device is emulated, with a link of `link_gb_s` (None: as fast as it
     goes). `quantize` is not built yet.
+
+    `enforce_eager`: on CUDA no fused kernels, and no graphs of decode steps.
 
     Raises InputError (bad input) or RunError (it does not work here); each message names the value, the
     limit and the remedy. A context manager; `close` frees the weights.
@@ -71,19 +76,40 @@ class LLM:
         fill = source.filler(seed, self.device)
         self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
-        self._accelerator = pick_accelerator(
-            self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
-        )
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
+        self._peak: int | None = None  # of the latest run
+
+        def load(enforce_eager: bool) -> None:
+            self._accelerator = pick_accelerator(
+                self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
+            )
+            self._load(planned, fill, slots=slots, **asked)
+
+        self._or_eagerly(load, enforce_eager)
+
+    def _or_eagerly(self, load: Callable[[bool], None], enforce_eager: bool) -> None:
+        """Kernels are compiled on the user's machine: where that fails, everything else still works."""
+        try:
+            load(enforce_eager)
+        except (InputError, RunError):
+            raise
+        except Exception as error:
+            if enforce_eager or self.device.type != "cuda":
+                raise
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(f"note: fused kernels do not work here ({why}): continuing without them", file=sys.stderr)
+            load(True)
+
+    def _load(self, planned: int, fill: Fill, **asked) -> None:
+        """Weights to their places; kernels compiled. `planned`: tokens that memory is planned for."""
         self.residency = Residency(self.name, self.config, self.dtype, self._accelerator, planned)
         try:
-            self.model = self.residency.load(fill, slots=slots, **asked)
+            self.model = self.residency.load(fill, **asked)
+            self._engine = Engine(self.model, self.dtype, self._accelerator, planned)
+            self._engine.warm_up(self.max_model_len)
         except BaseException:
-            self.residency.close()
+            self.close()
             raise
-        self._peak: int | None = None  # of the latest run
-        self._engine = Engine(self.model, self.dtype, self._accelerator, planned)
-        self._engine.warm_up(self.max_model_len)
 
     def place(
         self,
@@ -214,7 +240,7 @@ class LLM:
 
     @property
     def graph_replays(self) -> int:
-        """Steps of decoding that were replays of a CUDA graph so far: all but the first of a new batch size."""
+        """Steps of decoding that were replays of a CUDA graph: all but the first of each new batch size."""
         self._check_open()
         return self._engine.graphs.replays if self._engine.graphs else 0
 
@@ -234,6 +260,7 @@ class LLM:
             self.decision,
             device=str(self.device),
             arena=self.residency.arena,
+            path=describe(self._accelerator, self.config, self.dtype) if self.device.type == "cuda" else None,
             peak=self._peak,
         )
 

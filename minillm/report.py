@@ -23,8 +23,12 @@ def report(
     device: str,
     arena: HostArena | None,
     peak: int | None,
+    path: str | None,
 ) -> str:
-    """One line a fact; sizes are exact except the workspace. `peak`: bytes, measured in the latest run."""
+    """One line a fact; sizes are exact except the workspace. `peak`: bytes, measured in the latest run.
+
+    `path`: how it computes.
+    """
     plan = memory.plan(config, dtype_bytes, max_model_len)
     lines = [
         *_layers(plan, device, decision, arena),
@@ -36,6 +40,8 @@ def report(
     ]
     if decision.tokens_per_s is not None:
         lines.append(f"speed: {short(decision.tokens_per_s)} tokens a second predicted")
+    if path is not None:
+        lines.append(f"computing: {path}")
     return "\n".join(lines)
 
 

@@ -1,6 +1,7 @@
 """Fixtures shared by the tests: small random checkpoints saved by transformers, the reference."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ from hub_model import hub_cache, served  # noqa: F401 - fixtures
 
 # Two processes that each start as many threads as there are cores spend their time waiting for each other.
 torch.set_num_threads(1)
+
+# Without a GPU the kernels run in Triton's interpreter, which is chosen when they are imported.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 SMALL = {
     "vocab_size": 101,

@@ -71,7 +71,7 @@ class Accelerator(Protocol):
         """An event for `copied` or `computed` that orders a graph and what is outside it; None: any does."""
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """What `work` asks of both queues, not carried out but as a graph: calling it asks for all of it again."""
+        """A graph of what `work` asks of both queues; nothing is done until the graph is called."""
 
     def synchronize(self) -> None:
         """Wait until both queues are empty."""

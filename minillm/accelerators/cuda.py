@@ -1,5 +1,6 @@
 """CUDA: a second stream carries the copies."""
 
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -106,6 +107,8 @@ class Cuda:
         capability = torch.cuda.get_device_capability(self.device)
         if self.enforce_eager:
             return "enforce_eager"
+        if os.environ.get("MINILLM_FAST") != "1":
+            return "fused kernels are new: MINILLM_FAST=1 takes them"
         if not kernels.found():
             return "Triton is not installed"
         if capability < least:

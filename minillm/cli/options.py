@@ -90,13 +90,8 @@ LLM_OPTIONS = (
         metavar="N",
     ),
     Option("link_gb_s", None, "speed of the emulated link, in GB/s", kind=number, metavar="GB_S"),
-    Option(
-        "enforce_eager",
-        False,
-        "on a GPU: operation by operation, no fused kernels, no CUDA graphs",
-        action="store_true",
-    ),
     Option("seed", 0, "of random weights, and of sampling", kind=whole, metavar="N"),
+    Option("enforce_eager", False, "on a GPU: no fused kernels, no CUDA graphs", action="store_true"),
 )
 
 SAMPLING_OPTIONS = (

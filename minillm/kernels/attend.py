@@ -1,8 +1,8 @@
 """Decode attention, one new token a sequence: keys are cut into parts that many processors read at once.
 
-Flash-decoding (pytorch.org/blog/flash-decoding): each part gives a softmax of its own with its largest score and
-its sum, a second kernel puts them together. The query heads that share a key head go through it together, so that
-a key is read once.
+Flash-decoding (pytorch.org/blog/flash-decoding): each part gives a softmax of its own with its largest score
+and its sum, a second kernel puts them together. The query heads that share a key head go through it together,
+so that a key is read once.
 """
 
 import torch
@@ -10,7 +10,7 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
-BLOCK = 64  # keys that a program looks at together
+BLOCK_BYTES = 128  # of a column of keys that a program looks at together: a card of 2018 has 64 KiB for it
 PARTS = 16
 
 
@@ -31,15 +31,16 @@ def attend_reference(
 def attend(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, positions: torch.Tensor, parts: int = PARTS
 ) -> torch.Tensor:
-    """The same by the kernels; `positions` lie on the device, so that a CUDA graph can be replayed as they grow."""
+    """The same by the kernels; `positions` lie on the device, where a graph finds them grown."""
     (B, _, H, D), K = q.shape, keys.shape[1]
     mixed = torch.empty(B, H, parts, D, dtype=torch.float32, device=q.device)
     stats = torch.empty(B, H, parts, 2, dtype=torch.float32, device=q.device)  # largest score, sum
     out = q.new_empty(B, 1, H * D)
     wide = triton.next_power_of_2(D)
+    block = max(16, BLOCK_BYTES // q.itemsize)
     _attend_part[(B * K, parts)](
         q, keys, values, positions, mixed, stats, keys.stride(0), keys.stride(1), D**-0.5,
-        K=K, G=H // K, ROWS=max(16, triton.next_power_of_2(H // K)), D=D, WIDE=wide, PARTS=parts, BLOCK=BLOCK,
+        K=K, G=H // K, ROWS=max(16, triton.next_power_of_2(H // K)), D=D, WIDE=wide, PARTS=parts, BLOCK=block,
     )  # fmt: skip
     _join_parts[(B * H,)](mixed, stats, out, D=D, WIDE=wide, PARTS=parts, num_warps=1)
     return out

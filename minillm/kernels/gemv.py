@@ -1,7 +1,7 @@
 """One row times a matrix, with what comes before and after it: the products that decoding consists of.
 
-A GPU reads each weight once whatever is done with it, so the norm of the row, the activation of the result and
-the sum with the residual cost nothing here; as kernels of their own they cost more than their arithmetic.
+A GPU reads each weight once whatever is done with it, so the norm of the row, the activation of the result
+and the sum with the residual cost nothing here; as kernels of their own they cost more than their arithmetic.
 """
 
 import torch

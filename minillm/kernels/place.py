@@ -1,4 +1,4 @@
-"""From a token's projections to its query and its place in the cache: QK-norm, RoPE and the write, at once."""
+"""From a token's projections to its query and its place in the cache: QK-norm, RoPE and the write at once."""
 
 import torch
 import triton
@@ -18,7 +18,8 @@ def place_reference(
 ) -> torch.Tensor:
     """Rotated queries [B, T, H, D]; keys and values go into the cache at `rotation.positions` [B, T].
 
-    `qkv` [B, T, (H + 2K) · D]; `norms`: weights [D] of queries and keys; `keys`, `values` [B, K, capacity, D].
+    `qkv` [B, T, (H + 2K) · D]; `norms`: weights [D] of queries and keys; `keys`, `values`
+    [B, K, capacity, D].
     """
     B, K, _, D = keys.shape
     heads = qkv.view(*qkv.shape[:2], -1, D).transpose(1, 2)  # [B, heads, T, D]
@@ -43,8 +44,8 @@ def place(
     q = qkv.new_empty(B, T, H, D)
     rope = rotation.rope
     _place[(B * T, H + 2 * K)](
-        qkv, *norms, rope.inv_freq, rotation.positions, q, keys, values, keys.stride(0), keys.stride(1), T, eps,
-        rope.scale, H=H, K=K, HALF=D // 2, BLOCK=triton.next_power_of_2(D // 2), num_warps=1,
+        qkv, *norms, rope.inv_freq, rotation.positions, q, keys, values, keys.stride(0), keys.stride(1), T,
+        eps, rope.scale, H=H, K=K, HALF=D // 2, BLOCK=triton.next_power_of_2(D // 2), num_warps=1,
     )  # fmt: skip
     return q
 
@@ -77,9 +78,7 @@ def _place(
         one, two = one.to(dtype).to(tl.float32), two.to(dtype).to(tl.float32)
         angle = position.to(tl.float32) * tl.load(inv_freq + pair, mask=inside, other=0.0)
         cos, sin = tl.cos(angle) * rope_scale, tl.sin(angle) * rope_scale
-        if head < H:
-            target = q + (token * H + head) * 2 * HALF + pair
-        else:
-            target = keys + slot + (head - H) * stride_h
+        own = token * H + head
+        target = q + own * 2 * HALF + pair if head < H else keys + slot + (head - H) * stride_h
         tl.store(target, (one * cos - two * sin).to(dtype), mask=inside)
         tl.store(target + HALF, (two * cos + one * sin).to(dtype), mask=inside)

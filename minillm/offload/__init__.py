@@ -14,7 +14,7 @@ from minillm.layer import DecoderLayer
 from minillm.offload.base import OffloadedLayers
 from minillm.offload.naive import NaiveOffload
 from minillm.offload.prefetch import PrefetchOffload
-from minillm.schedule import prefetch
+from minillm.schedule import prefetch as prefetch_schedule
 
 __all__ = ["NaiveOffload", "OffloadedLayers", "PrefetchOffload", "make_store"]
 
@@ -29,4 +29,4 @@ def make_store(
     """The store that `decision` asks for, over `layers` in host memory, or `settled` on the device."""
     if decision.mode == "naive":
         return NaiveOffload(layers, decision.placement, accelerator, dtype, settled)
-    return PrefetchOffload(layers, prefetch(decision.placement), accelerator, dtype, settled)
+    return PrefetchOffload(layers, prefetch_schedule(decision.placement), accelerator, dtype, settled)

@@ -54,7 +54,7 @@ class PrefetchOffload(OffloadedLayers):
     def _occupy(self) -> None:
         super()._occupy()
         size = max((self.layouts[index].num_bytes for index in self.placement.streamed), default=0)
-        slots = [self.hold(size) for _ in range(self.placement.slots)]
+        slots = self.hold([size] * self.placement.slots)
         for index in self.placement.streamed:
             self.bind(index, slots[self.placement.slot_of(index)])
         self._plan(slots)
@@ -106,24 +106,22 @@ class PrefetchOffload(OffloadedLayers):
     def capturing(self) -> Iterator[None]:
         """Capture a pass without its copies for the next one: a graph ends when all that is in it has ended.
 
-        With those inside, each pass would wait at its end for copies that only the next one needs. `replay` asks
-        for them, and only events of the border order the two; all others are the graph's own.
+        With those inside, each pass would wait at its end for copies that only the next one needs. `replay`
+        asks for them, and only events of the border order the two; all others are the graph's own.
         """
-        outside, before = self.finished, self.bytes_copied
+        outside, before, expected = self.finished, self.bytes_copied, self.expected
         self.finished = [event if n in self.border else None for n, event in enumerate(outside)]
-        self._capturing = True
+        self.expected, self._capturing = 0, True
         try:
             yield
         finally:
             for number in self.border:
                 outside[number] = self.finished[number]
             self._captured_bytes, self.bytes_copied = self.bytes_copied - before, before
-            self.finished, self._capturing = outside, False
+            self.finished, self.expected, self._capturing = outside, expected, False
 
     def replay(self, graph: Callable[[], None]) -> None:
-        if not self.turns:
-            return graph()
-        if self.expected != 0:
+        if self.turns and self.expected != 0:
             self._start(next(iter(self.turns.values())))
         self.expected = None  # if it is cut short between pass and copies, the next one starts anew
         graph()

@@ -1,0 +1,68 @@
+"""Compile every kernel for a GPU that need not be there: `python compile_kernels.py 90`.
+
+Prints the shared memory of each. In a process of its own, since under TRITON_INTERPRET there are no kernels.
+Sizes are Qwen3-8B's.
+"""
+
+import os
+import sys
+
+os.environ.pop("TRITON_INTERPRET", None)
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from minillm.kernels import attend, gemv, place
+
+POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32"}
+WHOLE = {"outputs", "stride_b", "stride_h", "T"}
+FRACTIONS = {"eps", "scale", "rope_scale"}
+
+
+def compiled(kernel, constants: dict, dtype: str, capability: int, warps: int):
+    """The kernel for weights and activations of `dtype`; pointers are aligned as PyTorch aligns them."""
+    signature = {}
+    for name in kernel.arg_names:
+        own = {"positions": "*i64", "inv_freq": "*fp32", "mixed": "*fp32", "stats": "*fp32"}
+        if name in constants:
+            signature[name] = "constexpr"
+        elif name in WHOLE:
+            signature[name] = "i32"
+        elif (name in FRACTIONS and kernel is not gemv._gemv) or name == "eps":
+            signature[name] = "fp32"
+        else:
+            signature[name] = own.get(name, POINTERS[dtype])
+    names = list(kernel.arg_names)
+    pointers = {
+        (names.index(n),): [["tt.divisibility", 16]] for n, kind in signature.items() if kind[0] == "*"
+    }
+    fixed = {(names.index(name),): value for name, value in constants.items()}
+    source = ASTSource(kernel, signature, fixed, pointers)
+    target = GPUTarget("cuda", capability, 32)
+    return triton.compile(source, target=target, options={"num_warps": warps})
+
+
+def main(capability: int) -> None:
+    for dtype, size in (("bf16", 2), ("fp16", 2), ("fp32", 4)):
+        if dtype == "bf16" and capability < 80:
+            continue
+        size_of_gemv = {"INPUTS": 4096, "ROWS": gemv.ROWS, "BLOCK": gemv.BLOCK}
+        jobs = [
+            (gemv._gemv, size_of_gemv | {"NORM": norm, "SILU": silu, "RESIDUAL": residual}, gemv.WARPS)
+            for norm, silu, residual in ((True, False, False), (True, True, False), (False, False, True))
+        ]
+        block = max(16, attend.BLOCK_BYTES // size)
+        shape = {"K": 8, "G": 4, "ROWS": 16, "D": 128, "WIDE": 128, "PARTS": attend.PARTS, "BLOCK": block}
+        jobs += [
+            (place._place, {"H": 32, "K": 8, "HALF": 64, "BLOCK": 64}, 1),
+            (attend._attend_part, shape, 4),
+            (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS}, 1),
+        ]
+        for kernel, constants, warps in jobs:
+            done = compiled(kernel, constants, dtype, capability, warps)
+            print(kernel.fn.__name__, dtype, done.metadata.shared)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

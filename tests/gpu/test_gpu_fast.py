@@ -1,0 +1,94 @@
+"""The fast path on CUDA: fused kernels, captured steps, streamed copies inside them."""
+
+import pytest
+import torch
+
+from minillm import LLM, SamplingParams
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
+)
+PROMPTS = [[1, 2, 3], [5], list(range(60)), [7] * 17]
+MODEL = "random:Qwen3-0.6B"
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    monkeypatch.setenv("MINILLM_FAST", "1")
+
+
+def params(count: int) -> SamplingParams:
+    return SamplingParams(max_tokens=count, ignore_eos=True)
+
+
+def tokens(outputs: list) -> list[list[int]]:
+    return [output.token_ids for output in outputs]
+
+
+@pytest.mark.parametrize("model", [{}, {"tie_word_embeddings": True, "head_dim": 24}, {"num_experts": 6}])
+@pytest.mark.parametrize("budget", [None, 1, 2])
+def test_float32_tokens_are_the_cpus(make_checkpoint, model, budget):
+    folder, _ = make_checkpoint(**model)
+    with LLM(folder, device="cpu") as cpu, LLM(folder, device="cuda", gpu_layer_budget=budget) as gpu:
+        assert "fused kernels" in gpu.report()
+        expected = tokens(cpu.generate(PROMPTS, params(24)))
+        assert tokens(gpu.generate(PROMPTS, params(24))) == expected
+        assert tokens(gpu.generate(PROMPTS[2], params(24))) == expected[2:3]
+        assert torch.allclose(gpu.logits(PROMPTS[2]), cpu.logits(PROMPTS[2]), atol=1e-3)
+
+
+def test_the_shipped_model_answers_as_on_the_cpu():
+    with (
+        LLM("tiny", device="cpu", dtype="float32") as cpu,
+        LLM("tiny", device="cuda", dtype="float32") as gpu,
+    ):
+        prompt = cpu.chat_prompt([{"role": "user", "content": "Tell me a short story about a fox."}])
+        assert tokens(gpu.generate(prompt, params(200))) == tokens(cpu.generate(prompt, params(200)))
+        assert gpu.graph_replays == 199
+
+
+def test_bfloat16_is_the_same_bits_wherever_layers_lie():
+    prompt = [(7919 * (i + 1)) % 150000 for i in range(60)]
+    seen = {}
+    with LLM(MODEL, device="cuda", gpu_layer_budget=1, max_model_len=1024) as llm:
+        for place in ((1, 1), (5, 1), (5, 2), (26, 2), (27, 1), (28, None), (5, None, "naive")):
+            llm.place(*place)
+            for _ in range(2):
+                replays = llm.graph_replays
+                answer = llm.generate(prompt, params(60))[0].token_ids
+                assert llm.graph_replays - replays == (0 if "naive" in place else 59)
+                seen[place] = (
+                    answer,
+                    llm.logits(prompt),
+                    tokens(llm.generate([prompt, prompt[:7]], params(20))),
+                )
+    first = seen[1, 1]
+    for place, found in seen.items():
+        assert found[0] == first[0], place
+        assert torch.equal(found[1], first[1]), place
+        assert found[2] == first[2], place
+
+
+def test_eager_and_fast_differ_by_rounding_only():
+    prompt = [(7919 * (i + 1)) % 150000 for i in range(60)]
+    with LLM(MODEL, device="cuda", dtype="float32") as fast:
+        found = fast.logits(prompt)
+    with LLM(MODEL, device="cuda", dtype="float32", enforce_eager=True) as eager:
+        assert "enforce_eager" in eager.report()
+        assert (eager.logits(prompt) - found).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("budget", [1, 9, None])
+def test_peak_memory_is_at_most_the_prediction(budget):
+    before = torch.cuda.memory_allocated()
+    with LLM(MODEL, device="cuda", gpu_layer_budget=budget, max_model_len=1024) as llm:
+        out = llm.generate([5] * 900, params(124))[0]
+        assert 0.95 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
+    assert torch.cuda.memory_allocated() == before
+
+
+def test_a_step_is_faster_than_eager():
+    with LLM("random:Qwen3-1.7B", device="cuda", max_model_len=512) as fast:
+        quick = fast.generate([5] * 20, params(60))[0].metrics.decode_tokens_per_s
+    with LLM("random:Qwen3-1.7B", device="cuda", max_model_len=512, enforce_eager=True) as eager:
+        assert quick > 3 * eager.generate([5] * 20, params(60))[0].metrics.decode_tokens_per_s

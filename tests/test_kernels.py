@@ -1,0 +1,96 @@
+"""The fused kernels against plain PyTorch in float64, through Triton's interpreter or on a GPU."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("triton", reason="Triton is made for Linux only")
+
+from minillm.kernels import attend, gemv, place
+from minillm.presets import load
+from minillm.rope import Rope
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3}  # of values around 1
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(*shape).to(dtype).to(DEVICE)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("shape", [(512, 256), (37, 200), (10, 1500)])  # the last two fill no block
+@pytest.mark.parametrize(
+    ("norm", "silu", "residual"), [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 1), (1, 1, 1)]
+)
+def test_row_times_matrix(dtype, shape, norm, silu, residual):
+    outputs, inputs = shape
+    x, scale = random(inputs, dtype=dtype), random(inputs, dtype=dtype)
+    weight = random(outputs * (1 + silu), inputs, dtype=dtype) / inputs**0.5
+    extra = random(outputs, dtype=dtype)
+    found = gemv.gemv(x, weight, (scale, 1e-6) if norm else None, bool(silu), extra if residual else None)
+    x, scale, weight, extra = (each.double() for each in (x, scale, weight, extra))
+    expected = gemv.gemv_reference(
+        x, weight, (scale, 1e-6) if norm else None, bool(silu), extra if residual else None
+    )
+    assert found.dtype == dtype
+    assert (found - expected).abs().max() < TOLERANCE[dtype] * max(1, expected.abs().max())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("D", [16, 48, 128])
+@pytest.mark.parametrize("positions", [[[7]], [[5], [0], [300]], [[0, 1, 2, 3, 4]], [[9, 10], [310, 311]]])
+def test_token_to_query_and_cache(dtype, D, positions):
+    H, K, positions = 6, 2, torch.tensor(positions, device=DEVICE)
+    B, T = positions.shape
+    rotation = Rope(load("Qwen3-8B").rope, D, DEVICE).at(positions)
+    qkv, norms = random(B, T, (H + 2 * K) * D, dtype=dtype), (random(D, dtype=dtype), random(D, dtype=dtype))
+    caches = [[torch.zeros(B, K, 320, D, dtype=dtype, device=DEVICE) for _ in range(2)] for _ in range(2)]
+    found = place.place(qkv, norms, 1e-6, rotation, *caches[0])
+    expected = place.place_reference(qkv, norms, 1e-6, rotation, *caches[1])
+    assert found.shape == (B, T, H, D)
+    pairs = [(found, expected), *zip(*caches, strict=True)]
+    assert max((a - b).abs().max().item() for a, b in pairs) < 4 * TOLERANCE[dtype]
+    assert torch.equal(caches[0][1], caches[1][1]), "values are stored as they are"
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize(("H", "K", "D"), [(6, 2, 48), (4, 4, 16), (8, 1, 128)])
+@pytest.mark.parametrize("lengths", [[1], [64], [65], [130, 7, 319]])
+def test_attention_of_one_token(dtype, H, K, D, lengths):
+    B, positions = len(lengths), torch.tensor(lengths, device=DEVICE)[:, None] - 1
+    q = random(B, 1, H, D, dtype=dtype)
+    keys, values = (random(B, K, 320, D, dtype=dtype) for _ in range(2))
+    expected = attend.attend_reference(q.double(), keys.double(), values.double(), positions)
+    for row, length in enumerate(lengths):  # what is beyond the end must not even be looked at
+        keys[row, :, length:] = values[row, :, length:] = float("nan")
+    for parts in (1, 4, 16):
+        found = attend.attend(q, keys, values, positions, parts)
+        assert found.shape == (B, 1, H * D)
+        assert (found - expected).abs().max() < TOLERANCE[dtype]
+
+
+def test_the_cache_may_be_rows_of_a_larger_one():
+    q, positions = random(2, 1, 4, 16, dtype=torch.float32), torch.tensor([[3], [8]], device=DEVICE)
+    keys, values = (random(5, 2, 40, 16, dtype=torch.float32)[1:3, :, :20] for _ in range(2))
+    expected = attend.attend_reference(q, keys, values, positions)
+    assert torch.allclose(attend.attend(q, keys, values, positions), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("capability", [75, 80, 90])
+def test_they_compile_for_gpus_of_three_generations(capability):
+    """By the real compiler, which needs no GPU; shared memory within what each generation has."""
+    words = [sys.executable, str(Path(__file__).parent / "compile_kernels.py"), str(capability)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    shared = [int(line.split()[-1]) for line in done.stdout.splitlines()]
+    assert len(shared) >= 10
+    assert max(shared) <= {75: 64, 80: 99, 90: 99}[capability] * 1024
