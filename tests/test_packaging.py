@@ -36,7 +36,9 @@ def test_everything_is_pinned():
 def test_pins_cover_the_core_and_the_extras():
     extras = PROJECT["project"]["optional-dependencies"]
     named = [*PROJECT["project"]["dependencies"], *extras["notebooks"], *extras["test"]]
-    pins = dict(line.split("==") for line in PINS.splitlines() if "==" in line)
+    pins = dict(
+        line.split(";")[0].split("==") for line in PINS.splitlines() if "==" in line and line[0] != "#"
+    )
     for requirement in named:
         name, relation, version = re.fullmatch(r"([a-z0-9-]+)(>=|==)([0-9.]+)", requirement).groups()
         pinned, least = (tuple(map(int, text.split("."))) for text in (pins[name], version))

@@ -51,7 +51,8 @@ class OffloadedLayers(ModuleList):
         # Memory that was given back may still be in use by operations that were asked for before.
         self.accelerator.copy_after(self.accelerator.computed())
         moving = [index for index in self.placement.resident if self.host[index] is not None]
-        for index, buffer in zip(moving, self.hold([self.layouts[i].num_bytes for i in moving]), strict=True):
+        sizes = [self.layouts[index].num_bytes for index in moving]
+        for index, buffer in zip(moving, self.hold_all(sizes), strict=True):
             self.accelerator.copy(buffer, self.host[index])
             self.bind(index, buffer)
         for index in self.placement.resident:
@@ -71,15 +72,14 @@ class OffloadedLayers(ModuleList):
     def restart(self) -> None:
         """Let the next pass start as the first one did."""
 
-    def hold(self, sizes: list[int]) -> tuple[torch.Tensor, ...]:
-        """Device memory of these sizes in bytes, that `release` gives back.
+    def hold(self, num_bytes: int) -> torch.Tensor:
+        """Device memory that `release` gives back."""
+        self.held.append(self.accelerator.empty(num_bytes))
+        return self.held[-1]
 
-        In one piece: an allocator may round each piece up, PyTorch's to 2 MiB.
-        """
-        if not sum(sizes):
-            return tuple(torch.empty(0, dtype=torch.uint8, device=self.accelerator.device) for _ in sizes)
-        self.held.append(self.accelerator.empty(sum(sizes)))
-        return self.held[-1].split(sizes)
+    def hold_all(self, sizes: list[int]) -> tuple[torch.Tensor, ...]:
+        """`hold` for several, in one piece: an allocator may round each piece up, PyTorch's to 2 MiB."""
+        return self.hold(sum(sizes)).split(sizes) if sizes else ()
 
     def release(self) -> None:
         """Give all device memory back: layers lie in host memory again, as before the store was made."""

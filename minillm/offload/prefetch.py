@@ -54,7 +54,7 @@ class PrefetchOffload(OffloadedLayers):
     def _occupy(self) -> None:
         super()._occupy()
         size = max((self.layouts[index].num_bytes for index in self.placement.streamed), default=0)
-        slots = self.hold([size] * self.placement.slots)
+        slots = self.hold_all([size] * self.placement.slots)
         for index in self.placement.streamed:
             self.bind(index, slots[self.placement.slot_of(index)])
         self._plan(slots)
