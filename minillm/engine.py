@@ -101,7 +101,8 @@ class Engine:
             while active:
                 rows = cache.rows(0, len(active))
                 while all(sequence.finish_reason is None for sequence in active):
-                    self._decode(active, rows)
+                    decode = self._decode_by_graph if self._by_graph else self._decode
+                    decode(active, rows)
                     yield from active
                 active = drop_ended(active, cache)
 
@@ -127,13 +128,14 @@ class Engine:
 
     @torch.inference_mode()
     def _decode(self, active: list[Sequence], cache: KVCache) -> None:
-        newest, starts = zip(*((each.token_ids[-1], each.stored) for each in active), strict=True)
-        if self._by_graph:
-            cache.check(list(starts), 1)
-            logits, chosen = self.graphs.run(newest, cache)
-            self._append(active, logits, *chosen.cpu())
-        else:
-            self._choose(active, self.model(torch.tensor(newest)[:, None], cache, list(starts)))
+        newest = torch.tensor([sequence.token_ids[-1:] for sequence in active])
+        self._choose(active, self.model(newest, cache, [sequence.stored for sequence in active]))
+
+    @torch.inference_mode()
+    def _decode_by_graph(self, active: list[Sequence], cache: KVCache) -> None:
+        cache.check([sequence.stored for sequence in active], 1)
+        logits, chosen = self.graphs.run([sequence.token_ids[-1] for sequence in active], cache)
+        self._append(active, logits, *chosen.cpu())
 
     @property
     def _by_graph(self) -> bool:
