@@ -154,8 +154,7 @@ def test_notebooks_are_those_of_the_course():
     course = json.loads((ROOT / "data" / "course.json").read_text(encoding="utf-8"))
     assert [row["number"] for row in course] == [f"{number:02d}" for number in range(21)]
     numbers = [path.name[:2] for path in NOTEBOOKS]
-    there = [f"{number:02d}" for number in range(13) if number != 7] + [rules.REPORT]
-    assert [number for number in numbers if number != "07"] == there  # 07 comes with its kernels
+    assert numbers == [f"{number:02d}" for number in range(13)] + [rules.REPORT]
     questions = {row["number"]: row["question"] for row in course}
     for path in NOTEBOOKS:
         title = rules.source(json.loads(path.read_text(encoding="utf-8"))["cells"][0]).splitlines()[0]

@@ -37,7 +37,7 @@ def test_a_waterfall_shows_what_is_left_and_what_was_taken(axes):
     assert taken == [(1, 0, 4.0), (1, 4.0, 6.0)]
     assert [text.get_text() for text in axes.texts if text.get_text()] == [
         "10.0",
-        "4.0  (-6.0)",
+        "4.0  (−6.0)",
         "5.0  (+1.0)",
     ]
     assert max(bar.get_width() for bar in axes.patches if bar.get_y() > 1.5) == 5.0

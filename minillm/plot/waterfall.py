@@ -15,7 +15,7 @@ def waterfall(axes: Axes, names: Sequence[str], values: Sequence[float], kinds: 
     A step that made things worse has nothing grey.
     """
     text = [f"{value:.1f}" for value in values]
-    text[1:] = [f"{now:.1f}  ({now - before:+.1f})" for before, now in pairwise(values)]
+    text[1:] = [f"{now:.1f}  ({now - before:+.1f})".replace("-", "−") for before, now in pairwise(values)]
     for row, (before, now) in enumerate(pairwise(values), 1):
         axes.barh(row, max(0.0, before - now), left=now, height=0.66, color=COLOURS["wait"], hatch="..",
                   edgecolor="white", zorder=0.5)  # fmt: skip
