@@ -107,6 +107,10 @@ def _silu_up(gate_up, out, width, block):
     out[:width] = F.silu(gate_up[:width]) * gate_up[width : 2 * width]
 
 
+def _nothing(gate_up, out, width, block):
+    pass
+
+
 def _one_block(gate_up, out, width, block):
     some = min(width, block)
     out[:some] = F.silu(gate_up[:some]) * gate_up[width : width + some]
@@ -175,6 +179,7 @@ kernel = Exercise(
     _silu_up,
     ((8, 8), (12, 4), (13, 8), (5, 16)),
     {
+        "Nothing was written: a kernel returns nothing, its result goes into memory by `tl.store`.": _nothing,
         "Only the first program's part is right: each program has to begin at its own number times BLOCK.": (
             _one_block
         ),

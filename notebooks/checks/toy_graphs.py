@@ -89,8 +89,15 @@ def step(**faults: bool) -> type[Step]:
     return type("Step", (Step,), faults)
 
 
-def try_step(step_class: type[BrokenStep], prompts: Sequence[Sequence[int]], new: int) -> tuple:
-    """What one step object writes after each prompt, and how often its orders were given one by one."""
+def try_step(step_class: type[BrokenStep], prompts: Sequence[Sequence[int]], new: int) -> str:
+    """A sentence: what one step object wrote after each prompt, and how often it gave its orders."""
+    texts, asked = written(step_class, prompts, new)
+    after = " and ".join("".join(map(str, prompt)) for prompt in prompts)
+    return f"After {after} it wrote {' and '.join(texts)}, and gave its orders {asked} times one by one."
+
+
+def written(step_class: type[BrokenStep], prompts: Sequence[Sequence[int]], new: int) -> tuple:
+    """The prompts with `new` tokens each, all by one step object, and how often `compute` was called."""
     asked = []
 
     class Watched(step_class):
