@@ -199,11 +199,11 @@ kernel = Exercise(
 
 # ---- 3: what a profile asks for ----
 
-PROFILES = {"a": "graph", "b": "fuse", "c": "none", "d": "parts", "e": "none"}
+PROFILES = {"a": "graph", "b": "fuse", "c": "bytes", "d": "parts", "e": "none"}
 _TRY = {
     "a": "Who waits for whom in the gaps between two kernels?",
     "b": "Nobody waits for Python any more. How many kernels read no weights to speak of?",
-    "c": "Compare it with the dashed line of section 8: what is left to gain without fewer bytes?",
+    "c": "How far is it from the bound of section 9, and what does the bound depend on?",
     "d": "How many programs does attention have without being cut, and how many processors are there?",
     "e": "What are the processors busy with, and is it something that has to be done?",
 }
@@ -216,7 +216,7 @@ profiles = judging(
         f"a is not 'fuse'. {_TRY['a']}": exchanged(PROFILES, "a", "b"),
         f"c is not 'fuse'. {_TRY['c']}": lambda: PROFILES | {"c": "fuse"},
         f"d is not 'graph'. {_TRY['d']}": lambda: PROFILES | {"d": "graph"},
-        f"e is not 'parts'. {_TRY['e']}": lambda: PROFILES | {"e": "parts"},
+        f"e is not 'bytes'. {_TRY['e']}": lambda: PROFILES | {"e": "bytes"},
     },
 )
 
@@ -227,7 +227,8 @@ repaired = Exercise(
     toy.Step,
     ((([1],), 6), (([3, 1, 4],), 5), (([2], [5, 1, 1, 2], [7, 7]), 4)),
     {
-        "It does what it did before. Let it write six tokens and compare them with paper.": toy.BrokenStep,
+        "Every answer is still the first one. What is fixed at the recording? Look for numbers of Python, "
+        "for new memory, and for results that were not asked for.": toy.BrokenStep,
         "New tokens arrive. But it still sees only the place that was the last one while it was recorded: "
         "a number that Python read then is part of the graph for ever.": toy.step(host_end=True),
         "It looks far enough now. But every replay reads the token of the recording: `=` gives the name to "
