@@ -162,7 +162,7 @@ def test_products_by_pieces_are_those_of_the_whole(monkeypatch):
     parts, x = codec.quantise(INT4, weights(rows=100)), torch.randn(5, 256)
     whole = codec.linear(INT4, x, parts)
     monkeypatch.setitem(codec.PIECE_BYTES, "cpu", 7 * 256 * 4)
-    assert len(list(codec._pieces(100, 256, 4, x.device))) == 15  # 100 rows, 7 at a time
+    assert len(list(codec.pieces(100, 256, 4, x.device))) == 15  # 100 rows, 7 at a time
     assert torch.allclose(codec.linear(INT4, x, parts), whole, rtol=1e-5, atol=1e-6)
     assert torch.equal(codec.quantise(INT4, weights(rows=100))["packed"], parts["packed"])
 

@@ -50,7 +50,7 @@ def quantise(format: Format, weight: torch.Tensor, name: str = "weight") -> Part
 
 def write(format: Format, weight: torch.Tensor, parts: Parts, name: str = "weight") -> None:
     """Quantise `weight` into parts that are there already, such as views of a layer's buffer."""
-    for begin, end in _pieces(*weight.shape, 4, weight.device):
+    for begin, end in pieces(*weight.shape, 4, weight.device):
         for key, value in _quantise(format, weight[begin:end]).items():
             if key != "packed" and not value.isfinite().all():
                 raise InputError(f"{name} holds infinity or NaN: {format.name} cannot store it")
@@ -75,9 +75,9 @@ def linear(format: Format, x: torch.Tensor, parts: Parts, bias: torch.Tensor | N
         out = cpu.int8(x, parts)
     else:
         rows = len(parts["packed"])
-        pieces = _pieces(rows, x.shape[-1], x.element_size(), x.device)
+        ranges = pieces(rows, x.shape[-1], x.element_size(), x.device)
         out = torch.cat(
-            [multiply(x, dequantise(format, rows_of(parts, *piece), x.dtype)) for piece in pieces], -1
+            [multiply(x, dequantise(format, rows_of(parts, *piece), x.dtype)) for piece in ranges], -1
         )
     return out if bias is None else out + bias
 
@@ -94,7 +94,7 @@ def _module(format: Format):
     return {"int8": int8, "int4": int4, "fp8": fp8}[kind]
 
 
-def _pieces(rows: int, columns: int, item_bytes: int, device: torch.device) -> Iterator[tuple[int, int]]:
+def pieces(rows: int, columns: int, item_bytes: int, device: torch.device) -> Iterator[tuple[int, int]]:
     """Row ranges of about `PIECE_BYTES` of dense weights each."""
     step = max(1, PIECE_BYTES.get(device.type, 64 << 20) // (columns * item_bytes))
     for begin in range(0, rows, step):
