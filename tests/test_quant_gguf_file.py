@@ -134,6 +134,23 @@ def test_dtype_is_that_of_the_matrices(qwen3, kind, dtype):
     assert read_config(qwen3(kind)[0])["dtype"] == dtype
 
 
+def test_metadata_are_what_the_library_reads(qwen3):
+    def extra(writer):
+        writer.add_token_list(["a", "ü", "", "中文"])
+        writer.add_token_types([1, 3, 4, 5])
+        writer.add_array("scores", [0.5, -2.0])
+        writer.add_array("truths", [True, False])
+        writer.add_bool("truth", True)
+
+    file, _ = qwen3(extra=extra)
+    library = gguf.GGUFReader(file.path)
+    assert file.get("tokenizer.ggml.tokens") == ["a", "ü", "", "中文"]
+    assert len(library.fields) > 20
+    for key, field in library.fields.items():
+        assert file.get(key) == field.contents(), key
+    assert file.get("absent", 5) == 5
+
+
 def test_yarn_and_both_end_tokens_are_read(qwen3):
     def extra(writer):
         writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
@@ -225,6 +242,7 @@ def test_no_file_and_another_file(tmp_path):
 def test_without_the_library(qwen3, monkeypatch):
     path = qwen3()[0].path
     monkeypatch.setitem(sys.modules, "gguf", None)
+    monkeypatch.delitem(sys.modules, "minillm.quant.gguf.reader")
     with pytest.raises(InputError, match=r"need the gguf library: pip install 'minillm\[gguf\]'"):
         GGUFFile(path)
 

@@ -45,7 +45,14 @@ class GGUFFile:
 
     def get(self, key: str, default: Any = None) -> Any:
         """A metadata value: a number, a truth value, a text or a list of those."""
-        return self._fields[key].contents() if key in self._fields else default
+        from minillm.quant.gguf.reader import contents
+
+        if key not in self._fields:
+            return default
+        try:
+            return contents(self._fields[key])
+        except ValueError as error:
+            raise InputError(f"{self.path}: {key} is no text ({error}): download the file again") from None
 
     def whole(self, key: str, default: int | None = None, low: int = 0) -> int:
         """A whole number of at least `low`; InputError when it is missing and has no default."""
@@ -84,7 +91,7 @@ class GGUFFile:
 def _open(path: Path) -> Any:
     """The library's reader of the file."""
     try:
-        from gguf import GGUFReader
+        from minillm.quant.gguf.reader import Reader
     except ImportError:
         raise InputError("GGUF files need the gguf library: pip install 'minillm[gguf]'") from None
     if not path.is_file():
@@ -92,7 +99,7 @@ def _open(path: Path) -> Any:
     try:
         with np.errstate(all="ignore"):
             # "c": pages that could be written to, though nothing does; torch warns about others.
-            reader = GGUFReader(path, "c")
+            reader = Reader(path, "c")
     except Exception as error:  # the library checks little: a damaged file fails in many ways
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise InputError(f"{path} is not a whole GGUF file ({reason}): download it again") from None
