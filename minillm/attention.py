@@ -28,8 +28,8 @@ class Attention(Module):
         self.k_proj = Linear(hidden, config.num_key_value_heads * D, bias=bias)
         self.v_proj = Linear(hidden, config.num_key_value_heads * D, bias=bias)
         self.o_proj = Linear(config.num_attention_heads * D, hidden, bias=bias)
-        self.q_norm = RMSNorm(D, config.rms_norm_eps)
-        self.k_norm = RMSNorm(D, config.rms_norm_eps)
+        self.q_norm = RMSNorm(D, config.rms_norm_eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(D, config.rms_norm_eps) if config.qk_norm else None
         self.bind()
 
     def bind(self) -> None:
@@ -41,7 +41,9 @@ class Attention(Module):
     def forward(self, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation) -> torch.Tensor:
         """`hidden` [B, T, hidden] → the same shape; appends T keys and values to `cache`."""
         q, k, v = self.heads(project(hidden, self.projections, self.stacked)).split(self.counts, 1)
-        q, k = rotation.apply(self.q_norm(q)), rotation.apply(self.k_norm(k))
+        if self.q_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        q, k = rotation.apply(q), rotation.apply(k)
         k, v = cache.append(k, v)  # [B, K, S, D]
         return self.o_proj(attend(q, k, v, cache.current.mask))
 

@@ -15,7 +15,11 @@ from minillm.errors import InputError
 from minillm.geometry import check_geometry, parameter_shapes
 from minillm.rope_config import DEFAULT_POSITIONS, MAX_POSITIONS, RopeConfig, read_rope
 
-ARCHITECTURES = {"qwen3": "Qwen3ForCausalLM", "qwen3_moe": "Qwen3MoeForCausalLM"}
+ARCHITECTURES = {
+    "qwen3": "Qwen3ForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
+    "llama": "LlamaForCausalLM",
+}
 DTYPES = {"bfloat16": 2, "float16": 2, "float32": 4}  # bytes an element
 
 
@@ -36,6 +40,8 @@ class ModelConfig:
     rope: RopeConfig = field(default_factory=RopeConfig)
     tie_word_embeddings: bool = False
     attention_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = True  # whether queries and keys are normalised: Qwen3 does, Llama does not
     dtype: str = "float32"  # of the stored weights
     num_experts: int = 0
     num_experts_per_tok: int = 0
@@ -128,6 +134,8 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
         "rope": read_rope(values),
         "tie_word_embeddings": _flag(values, "tie_word_embeddings"),
         "attention_bias": _flag(values, "attention_bias"),
+        "mlp_bias": _flag(values, "mlp_bias"),
+        "qk_norm": model_type != "llama",
         "dtype": _dtype(values),
         "eos_token_ids": _token_ids(values),
     }
@@ -136,7 +144,7 @@ def _fields(values: dict[str, Any]) -> dict[str, Any]:
 
 def _head_dim(values: dict[str, Any], quotient: int) -> int:
     """Left out, it is 128 in a dense file, hidden / heads in an MoE file: as Hugging Face's two classes."""
-    left_out = quotient if values["model_type"] == "qwen3_moe" else 128
+    left_out = 128 if values["model_type"] == "qwen3" else quotient
     return quotient if values.get("head_dim", 0) is None else _whole(values, "head_dim", left_out)
 
 

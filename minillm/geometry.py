@@ -61,16 +61,23 @@ def _attention(config: "ModelConfig") -> Shapes:
         shapes[f"self_attn.{name}.weight"] = (rows, columns)
         if config.attention_bias:
             shapes[f"self_attn.{name}.bias"] = (rows,)
+    if not config.qk_norm:
+        return shapes
     norm = (config.head_dim,)
     return shapes | {"self_attn.q_norm.weight": norm, "self_attn.k_norm.weight": norm}
 
 
 def _mlp(prefix: str, config: "ModelConfig", width: int) -> Shapes:
-    return {
-        f"{prefix}.gate_proj.weight": (width, config.hidden_size),
-        f"{prefix}.up_proj.weight": (width, config.hidden_size),
-        f"{prefix}.down_proj.weight": (config.hidden_size, width),
-    }
+    shapes: Shapes = {}
+    for name, rows, columns in (
+        ("gate_proj", width, config.hidden_size),
+        ("up_proj", width, config.hidden_size),
+        ("down_proj", config.hidden_size, width),
+    ):
+        shapes[f"{prefix}.{name}.weight"] = (rows, columns)
+        if config.mlp_bias:
+            shapes[f"{prefix}.{name}.bias"] = (rows,)
+    return shapes
 
 
 def _experts(config: "ModelConfig") -> Shapes:

@@ -29,7 +29,7 @@ class DecoderLayer(Module):
         if config.is_moe_layer(index):
             self.mlp = MoE(config)
         else:
-            self.mlp = MLP(config.hidden_size, config.intermediate_size)
+            self.mlp = MLP(config.hidden_size, config.intermediate_size, config.mlp_bias)
 
     def attention_block(self, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation) -> torch.Tensor:
         """hidden + attention(norm(hidden)), [B, T, hidden]."""

@@ -74,7 +74,10 @@ class LLM:
         self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
         # Before anything else: a checkpoint that does not fit its configuration is told as that.
         fill = source.filler(seed, self.device)
-        self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
+        if source.gguf is not None:
+            self.tokenizer = Tokenizer.from_gguf(source.gguf)
+        else:
+            self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self._peak: int | None = None  # of the latest run

@@ -10,11 +10,11 @@ from minillm.linear import Linear, project, side_by_side
 class MLP(Module):
     """down(silu(gate(x)) · up(x)); also one expert of the MoE block."""
 
-    def __init__(self, hidden_size: int, width: int):
+    def __init__(self, hidden_size: int, width: int, bias: bool = False):
         super().__init__()
-        self.gate_proj = Linear(hidden_size, width, bias=False)
-        self.up_proj = Linear(hidden_size, width, bias=False)
-        self.down_proj = Linear(width, hidden_size, bias=False)
+        self.gate_proj = Linear(hidden_size, width, bias=bias)
+        self.up_proj = Linear(hidden_size, width, bias=bias)
+        self.down_proj = Linear(width, hidden_size, bias=bias)
         self.bind()
 
     def bind(self) -> None:

@@ -14,6 +14,8 @@ from minillm.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+    from minillm.quant.gguf.file import GGUFFile
+
 # Names that a hub id never takes; shipped_here() are those of this copy.
 SHIPPED = ("tiny", "tiny-moe", "tiny-draft")
 RANDOM = "random:"
@@ -26,9 +28,14 @@ class ModelSource:
     name: str
     config: ModelConfig
     folder: Path | None  # None for random weights
+    gguf: "GGUFFile | None" = None  # open, where the model is one
 
     def filler(self, seed: int, made_on: "torch.device | None" = None) -> Callable:
         """The function that writes the weights; a checkpoint's names and shapes are checked here."""
+        if self.gguf is not None:
+            from minillm.quant.gguf.loader import fill_from_gguf
+
+            return fill_from_gguf(self.gguf, self.config)
         if self.folder is None:
             from minillm.random_weights import fill_random
 
@@ -50,6 +57,12 @@ def find_model(model: str | Path, config_only: bool = False) -> ModelSource:
     name = str(model)
     if isinstance(model, str) and name.startswith(RANDOM):
         return ModelSource(name, presets.load(name.removeprefix(RANDOM)), None)
+    if name.endswith(".gguf"):
+        from minillm.quant.gguf.config import read_config
+        from minillm.quant.gguf.file import GGUFFile
+
+        file = GGUFFile(model)
+        return ModelSource(name, ModelConfig.from_dict(read_config(file), name), None, file)
     folder = _existing(model) if isinstance(model, Path) else _folder(name, config_only)
     return ModelSource(name, ModelConfig.from_folder(folder), folder)
 

@@ -27,6 +27,15 @@ class Tokenizer:
             raise InputError(f"the tokenizer in {str(folder)!r} cannot be read: {_reason(error)}") from None
 
     @classmethod
+    def from_gguf(cls, file: "GGUFFile") -> "Tokenizer":
+        """The tokenizer inside a GGUF file."""
+        from minillm.quant.gguf.tokenizer import read_tokenizer
+
+        tokenizer = cls.__new__(cls)
+        tokenizer.backend = read_tokenizer(file)
+        return tokenizer
+
+    @classmethod
     def find(cls, folder: str | Path) -> "Tokenizer | None":
         """The folder's tokenizer, None when it has none."""
         has_one = any((Path(folder) / name).is_file() for name in FILES)
