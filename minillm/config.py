@@ -8,12 +8,16 @@ import json
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minillm import checks
 from minillm.errors import InputError
 from minillm.geometry import check_geometry, parameter_shapes
 from minillm.rope_config import DEFAULT_POSITIONS, MAX_POSITIONS, RopeConfig, read_rope
+
+if TYPE_CHECKING:
+    from minillm.quant.formats import Format
+    from minillm.quant.mix import Mix
 
 ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
@@ -42,6 +46,7 @@ class ModelConfig:
     attention_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = True  # whether queries and keys are normalised: Qwen3 does, Llama does not
+    quantize: "Mix | None" = None  # formats of the layers' matrices; None: all are dense
     dtype: str = "float32"  # of the stored weights
     num_experts: int = 0
     num_experts_per_tok: int = 0
@@ -87,6 +92,10 @@ class ModelConfig:
         if not self.num_experts or index in self.mlp_only_layers:
             return False
         return (index + 1) % self.decoder_sparse_step == 0
+
+    def format(self, index: int, part: str) -> "Format | None":
+        """How the matrices of block `part` of layer `index` are stored; None: dense."""
+        return None if self.quantize is None else self.quantize.format(index, part)
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Hugging Face's parameter names and shapes, in the order of the forward pass."""

@@ -14,8 +14,10 @@ def eager_because(accelerator: Accelerator, config: ModelConfig, dtype: torch.dt
         return reason
     heads = (config.num_attention_heads, config.num_key_value_heads)
     rows = [count * config.head_dim for count in heads] + [config.intermediate_size]
-    if config.attention_bias:
+    if config.attention_bias or config.mlp_bias:
         return "fused kernels know no biases"
+    if not config.qk_norm or config.quantize is not None:
+        return "fused kernels know neither attention without QK-norm nor quantised weights"
     if any(row * config.hidden_size * dtype.itemsize % ALIGNMENT for row in rows):
         return "projections do not lie side by side in memory"
     return None

@@ -13,6 +13,8 @@ from minillm.attention import Attention
 from minillm.geometry import ALIGNMENT, PARTS
 from minillm.layer import DecoderLayer
 from minillm.mlp import MLP
+from minillm.quant.layout import Entry, block_layout
+from minillm.quant.weight import PackedWeight
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Slots of one layer in forward order, and the byte range of each block."""
+    """Slots and packed matrices of one layer in forward order, and the byte range of each block."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[Slot, ...]  # parameters that are stored as they are
+    packed: tuple[Entry, ...]  # quantised matrices, those of one input stacked
     ranges: dict[str, tuple[int, int]]  # part → begin, end in bytes
     num_bytes: int
 
@@ -37,21 +40,19 @@ class FlatLayout:
 def layout_of(layer: DecoderLayer, dtype: torch.dtype) -> FlatLayout:
     """Lay a layer's parameters out, attention block first. The layer may be on the meta device."""
     slots: list[Slot] = []
+    packed: list[Entry] = []
     ranges, end = {}, 0
-    by_part = {part: [(n, p) for n, p in layer.named_parameters() if part_of(n) == part] for part in PARTS}
     for part in PARTS:
-        begin = end
-        for name, parameter in by_part[part]:
-            num_bytes = parameter.numel() * dtype.itemsize
-            slots.append(Slot(name, tuple(parameter.shape), end, num_bytes))
-            end += -(-num_bytes // ALIGNMENT) * ALIGNMENT
-        ranges[part] = (begin, end)
-    return FlatLayout(tuple(slots), ranges, end)
-
-
-def part_of(name: str) -> str:
-    """The block that a layer's parameter belongs to."""
-    return "attention" if name.startswith(("input_layernorm.", "self_attn.")) else "mlp"
+        shapes, format = layer.shapes[part], layer.formats[part]
+        block = block_layout(shapes, format, str(dtype).removeprefix("torch."), end)
+        for entry in block.entries:
+            if entry.format == format:
+                packed.append(entry)
+            else:
+                (name,), place = entry.names, entry.places[0]
+                slots.append(Slot(name, shapes[name], place.offset, place.num_bytes))
+        ranges[part], end = (end, block.end), block.end
+    return FlatLayout(tuple(slots), tuple(packed), ranges, end)
 
 
 def bind(layer: Module, layout: FlatLayout, buffer: torch.Tensor, dtype: torch.dtype) -> None:
@@ -64,6 +65,12 @@ def bind(layer: Module, layout: FlatLayout, buffer: torch.Tensor, dtype: torch.d
         parameter = Parameter(view.view(slot.shape), requires_grad=False)
         # What `setattr` does in more steps: a layer that is fetched is bound for each token.
         owner._parameters[name] = owner.__dict__[name] = parameter
+    for entry in layout.packed:
+        stack = PackedWeight.of_entry(entry, buffer, dtype)
+        for path in entry.names:
+            owner, name = _owner(layer, path)
+            owner._parameters.pop(name, None)
+            owner.__dict__[name] = stack.rows(path, *entry.row_range(path))
     for module in layer.modules():
         if isinstance(module, Attention | MLP):
             module.bind()

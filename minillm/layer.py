@@ -9,6 +9,7 @@ from torch.nn import Module
 from minillm.attention import Attention
 from minillm.cache import LayerCache
 from minillm.config import ModelConfig
+from minillm.geometry import PARTS, block_shapes
 from minillm.mlp import MLP
 from minillm.moe import MoE
 from minillm.norm import RMSNorm
@@ -19,10 +20,13 @@ class DecoderLayer(Module):
     """Module names are Hugging Face's, so that a checkpoint key is an attribute path.
 
     Modules are declared in the order in which the forward pass reads them: the flat buffer keeps it.
+    `shapes` of each block's parameters and `formats` of its matrices say what that buffer holds.
     """
 
     def __init__(self, config: ModelConfig, index: int):
         super().__init__()
+        self.shapes = {part: block_shapes(config, index, part) for part in PARTS}
+        self.formats = {part: config.format(index, part) for part in PARTS}
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)

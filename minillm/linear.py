@@ -19,7 +19,10 @@ def side_by_side(*projections: Linear) -> torch.Tensor | None:
 
     Projections of the same input then cost one product instead of several.
     """
-    first, rows, end = projections[0].weight, 0, projections[0].weight.data_ptr()
+    first = projections[0].weight
+    if not isinstance(first, torch.Tensor):
+        return first.stack if projections[0].bias is None else None
+    rows, end = 0, first.data_ptr()
     storage = first.untyped_storage().data_ptr()
     for projection in projections:
         weight = projection.weight
@@ -42,7 +45,9 @@ def project(x: torch.Tensor, projections: tuple[Linear, ...], stacked: torch.Ten
 
 
 def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """x · weightᵀ + bias; [..., in] → [..., out]."""
+    """x · weightᵀ + bias; [..., in] → [..., out]. The weight may be a `PackedWeight`."""
+    if not isinstance(weight, torch.Tensor):
+        return weight.linear(x, bias)
     if x.is_cpu and x.dtype == torch.float32 and x.numel() == weight.shape[1]:
         out = one_row(x, weight)
         return out if bias is None else out + bias

@@ -52,7 +52,7 @@ def fetch_s(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) -
     Of a layer with as many parameters as `config`'s last one, and so few bytes that copying hardly counts.
     """
     narrow = {"hidden_size": 32, "intermediate_size": 32, "num_attention_heads": 1, "num_key_value_heads": 1}
-    small = replace(config, head_dim=32, moe_intermediate_size=32, vocab_size=2, **narrow)
+    small = replace(config, head_dim=32, moe_intermediate_size=32, vocab_size=2, quantize=None, **narrow)
     layers = build(small, dtype, "cpu", lambda parameters: None).model.layers
     arena = HostArena(sum(layer.buffer.numel() for layer in layers) + ALIGNMENT)
     try:

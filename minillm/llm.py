@@ -20,6 +20,7 @@ from minillm.model_source import find_model
 from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
 from minillm.prompts import read_prompts
+from minillm.quant.mix import quantised
 from minillm.recorder import Recorder
 from minillm.report import report
 from minillm.residency import Residency
@@ -43,7 +44,8 @@ class LLM:
     fits, else prefetch. `gpu_layer_budget`: most layers on the device at any time; or `gpu_memory_gib`: as
     many as fit in so much memory; neither: as many as fit. `slots` (1 or 2) of the budget are what streamed
     layers pass through. On the CPU the device is emulated, with a link of `link_gb_s` (None: as fast as it
-    goes). `quantize` is not built yet.
+    goes). `quantize`: formats that the layers' matrices are stored, moved and read in, "int8", "int4",
+    "fp8" or a mix like "attn=int8,mlp=int4" (`quant/mix.py`).
 
     `enforce_eager`: on CUDA no fused kernels, and no graphs of decode steps.
 
@@ -69,7 +71,8 @@ class LLM:
         check_options(locals())
         self.device = devices.pick(device)
         source = find_model(model)
-        self.name, self.config, self.seed = source.name, source.config, int(seed)
+        self.name, self.seed = source.name, int(seed)
+        self.config = quantised(source.config, quantize)
         self.max_model_len = _model_len(max_model_len, self.config.context_length)
         self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
         # Before anything else: a checkpoint that does not fit its configuration is told as that.

@@ -12,8 +12,10 @@ from pathlib import Path
 from minillm.config import ModelConfig
 from minillm.errors import RunError
 from minillm.geometry import ALIGNMENT, CHUNK, block_shapes
+from minillm.quant.layout import block_layout
 from minillm.units import gib
 
+FLOAT_OF = {2: "bfloat16", 4: "float32"}  # a type of so many bytes
 PROC, CGROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 
 
@@ -65,7 +67,10 @@ def plan(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int =
 
 def block_bytes(config: ModelConfig, index: int, part: str, dtype_bytes: int) -> int:
     """Bytes of one residual block of layer `index`, `part` "attention" or "mlp", alignment included."""
-    sizes = [prod(shape) * dtype_bytes for shape in block_shapes(config, index, part).values()]
+    shapes, format = block_shapes(config, index, part), config.format(index, part)
+    if format is not None:
+        return block_layout(shapes, format, FLOAT_OF[dtype_bytes]).num_bytes
+    sizes = [prod(shape) * dtype_bytes for shape in shapes.values()]
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
 
 

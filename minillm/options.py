@@ -6,18 +6,17 @@ from typing import Any
 from minillm import checks
 from minillm.config import DTYPES
 from minillm.errors import InputError
+from minillm.quant.mix import Mix
 from minillm.sampling_params import MAX_SEED
 
 OFFLOAD_MODES = ("auto", "none", "naive", "prefetch")
-NOT_BUILT = ("quantize",)
 
 
 def check_options(options: dict[str, Any]) -> None:
     """Raise InputError for a value outside its range or a feature that this version does not have."""
     _one_of("dtype", options["dtype"], ("auto", *DTYPES))
-    for name in NOT_BUILT:
-        if options[name] is not None:
-            raise InputError(f"{name} is {options[name]!r}: this version keeps weights as they are stored")
+    if options["quantize"] is not None:
+        Mix.parse(options["quantize"])
     if options["max_model_len"] is not None:
         checks.whole("max_model_len", options["max_model_len"], 1, math.inf)
     if options["link_gb_s"] is not None:

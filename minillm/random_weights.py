@@ -24,7 +24,11 @@ def fill_random(
     named = list(parameters)
     with Progress("making weights", len(named), "tensor") as progress:
         for name, parameter in named:
-            fill_parameter(name, parameter, seed, made_on)
+            packed = not isinstance(parameter, torch.Tensor)
+            dense = parameter.empty() if packed else parameter
+            fill_parameter(name, dense, seed, made_on)
+            if packed:
+                parameter.copy_(dense)
             progress.advance()
 
 

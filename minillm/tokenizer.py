@@ -27,7 +27,7 @@ class Tokenizer:
             raise InputError(f"the tokenizer in {str(folder)!r} cannot be read: {_reason(error)}") from None
 
     @classmethod
-    def from_gguf(cls, file: "GGUFFile") -> "Tokenizer":
+    def from_gguf(cls, file) -> "Tokenizer":
         """The tokenizer inside a GGUF file."""
         from minillm.quant.gguf.tokenizer import read_tokenizer
 

@@ -4,7 +4,7 @@ A source is a checkpoint (`loader.py`) or a seed (`random_weights.py`); both fil
 that no second copy of the model ever exists.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 from torch.nn import Module, Parameter
@@ -18,6 +18,7 @@ from minillm.fast_path import fuse
 from minillm.geometry import ALIGNMENT
 from minillm.model import Qwen3
 from minillm.offload import make_store
+from minillm.quant.weight import PackedWeight
 from minillm.rope import Rope
 
 Fill = Callable[[Iterable[tuple[str, torch.Tensor]]], None]
@@ -38,7 +39,7 @@ def build(
     model = blank(config, dtype, accelerator)
     materialise(model, dtype, device)
     with torch.inference_mode():
-        fill(model.named_parameters())
+        fill(named_weights(model, torch.device(device)))
     return model.eval()
 
 
@@ -71,7 +72,7 @@ def build_offloaded(
         )
         model.rope = Rope(config.rope, config.head_dim, accelerator.device)
         with torch.inference_mode():
-            fill(model.named_parameters())
+            fill(named_weights(model, accelerator.device))
             model.model.layers = make_store(model.model.layers, decision, accelerator, dtype, settled)
     except BaseException:
         arena.close()
@@ -87,6 +88,17 @@ def blank(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator | No
     if accelerator is not None:
         fuse(model, accelerator, dtype)
     return model
+
+
+def named_weights(model: Qwen3, device: torch.device) -> Iterator[tuple[str, torch.Tensor | PackedWeight]]:
+    """All that has to be filled, by Hugging Face's names; what is to be quantised is so on `device`."""
+    for path, module in model.named_modules():
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                yield f"{path}.{name}", parameter
+        if isinstance(packed := module.__dict__.get("weight"), PackedWeight):
+            packed.made_on = device
+            yield f"{path}.weight", packed
 
 
 def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) -> None:

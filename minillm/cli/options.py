@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from minillm.config import DTYPES
-from minillm.options import NOT_BUILT, OFFLOAD_MODES
+from minillm.options import OFFLOAD_MODES
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ LLM_OPTIONS = (
     Option("gpu_layer_budget", None, "most layers on the GPU at any time", kind=whole, metavar="N"),
     Option("slots", None, "layer slots that streaming uses: 1 or 2", kind=whole, metavar="N"),
     Option("gpu_memory_gib", None, "most GPU memory to use, in GiB", kind=number, metavar="GIB"),
-    Option("quantize", None, "format that weights are quantised to", metavar="FORMAT"),
+    Option("quantize", None, "format of the layers' matrices: int8, int4, fp8, or a mix", metavar="FORMAT"),
     Option(
         "max_model_len",
         None,
@@ -121,8 +121,7 @@ def add_options(parser: argparse.ArgumentParser, title: str, options: tuple[Opti
 def _with_default(option: Option) -> str:
     choices = f": {', '.join(option.choices)}" if option.choices else ""
     unset = option.default is None or option.default is False or option.default == ()
-    absent = " (not in this version)" if option.keyword in NOT_BUILT else ""
-    return option.help + choices + absent + ("" if unset else f" (default {option.default})")
+    return option.help + choices + ("" if unset else f" (default {option.default})")
 
 
 def given(args: argparse.Namespace, options: tuple[Option, ...]) -> dict[str, Any]:

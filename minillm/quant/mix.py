@@ -9,10 +9,11 @@ What says more wins, wherever it stands: layers and part, then layers, then part
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from minillm.checks import shown
+from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.quant.formats import FORMATS, Format, find_format
 
@@ -84,6 +85,19 @@ class Mix:
                     raise InputError(
                         f"quantize gives {what} two formats, {_name(other)} and {_name(rule)}: keep one"
                     )
+
+
+def quantised(config: ModelConfig, quantize: str | None) -> ModelConfig:
+    """The same model with its layers' matrices in these formats; InputError where they cannot be."""
+    if quantize is None:
+        return config
+    if config.quantize is not None:
+        raise InputError(
+            f"quantize is {quantize!r}, but the model is stored as {config.quantize}: leave it out"
+        )
+    mix = Mix.parse(quantize)
+    mix.check(config.num_hidden_layers)
+    return replace(config, quantize=mix)
 
 
 def _rule(item: str) -> Rule:

@@ -1,0 +1,58 @@
+"""What a Linear has in place of its weight where that is stored quantised."""
+
+import torch
+
+from minillm.quant import codec
+from minillm.quant.formats import Format
+from minillm.quant.layout import Entry
+
+
+class PackedWeight:
+    """A matrix [rows, columns] in the parts of a format, often some rows of a stack of several.
+
+    `linear` takes it as it takes a tensor; filling it quantises. Not a Parameter: nothing but these two is
+    ever done with it.
+    """
+
+    def __init__(self, name: str, format: Format, parts: codec.Parts, columns: int, dtype: torch.dtype):
+        self.name, self.format, self.parts, self.dtype = name, format, parts, dtype
+        self.shape = torch.Size((len(parts["packed"]), columns))
+        self.stack = self
+        self.made_on = parts["packed"].device  # where quantising happens
+
+    @classmethod
+    def of_entry(cls, entry: Entry, buffer: torch.Tensor, dtype: torch.dtype) -> "PackedWeight":
+        """All rows of an entry of a layer's flat `buffer`; `dtype` is that of what is filled in."""
+        parts = codec.views(entry.format, buffer, sum(entry.rows), entry.columns, entry.places[0].offset)
+        return cls(" and ".join(entry.names), entry.format, parts, entry.columns, dtype)
+
+    def rows(self, name: str, begin: int, end: int) -> "PackedWeight":
+        """One of the matrices that are stacked here."""
+        parts = codec.rows_of(self.parts, begin, end)
+        part = PackedWeight(name, self.format, parts, self.shape[1], self.dtype)
+        part.stack = self
+        return part
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.parts["packed"].is_cpu
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts.values())
+
+    def empty(self) -> torch.Tensor:
+        """Memory for the dense matrix, to be filled and then given to `copy_`."""
+        return torch.empty(self.shape, dtype=self.dtype, device=self.made_on)
+
+    def copy_(self, dense: torch.Tensor) -> None:
+        """Quantise `dense` into this place; InputError where it holds what the format cannot store."""
+        codec.write(self.format, dense.to(self.made_on, self.dtype), self.parts, self.name)
+
+    def dense(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """The matrix that is stored."""
+        return codec.dequantise(self.format, self.parts, dtype)
+
+    def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """x · weightᵀ + bias; [..., columns] → [..., rows]."""
+        return codec.linear(self.format, x, self.parts, bias)
