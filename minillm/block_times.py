@@ -131,7 +131,7 @@ def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) ->
 
     def other(num_bytes: int) -> torch.Tensor:
         buffer = flat.aligned_buffer(num_bytes, device)
-        # Memory as it was found may hold numbers that are slow to compute with. Quantised: zeros in any format.
+        # As it was found it may hold numbers that are slow to compute with. Zeros are zeros in any format.
         buffer.view(dtype).fill_(0.01 if config.quantize is None else 0.0)
         return buffer
 

@@ -1,11 +1,15 @@
 """Whether a model runs by fused kernels and graphs, or eagerly, one operation after the other."""
 
+from itertools import product
+
 import torch
 
 from minillm.accelerators import Accelerator
 from minillm.config import ModelConfig
-from minillm.geometry import ALIGNMENT
+from minillm.geometry import ALIGNMENT, PARTS
 from minillm.model import Qwen3
+
+KINDS = ("int8", "int4", "fp8")  # of formats that have kernels
 
 
 def eager_because(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> str | None:
@@ -16,8 +20,12 @@ def eager_because(accelerator: Accelerator, config: ModelConfig, dtype: torch.dt
     rows = [count * config.head_dim for count in heads] + [config.intermediate_size]
     if config.attention_bias or config.mlp_bias:
         return "fused kernels know no biases"
-    if not config.qk_norm or config.quantize is not None:
-        return "fused kernels know neither attention without QK-norm nor quantised weights"
+    if not config.qk_norm:
+        return "fused kernels know no attention without QK-norm"
+    blocks = product(range(config.num_hidden_layers), PARTS)
+    formats = {format.name for block in blocks if (format := config.format(*block)) is not None}
+    if odd := sorted(name for name in formats if not name.startswith(KINDS)):
+        return f"fused kernels do not know the format {odd[0]}"
     if any(row * config.hidden_size * dtype.itemsize % ALIGNMENT for row in rows):
         return "projections do not lie side by side in memory"
     return None

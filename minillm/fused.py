@@ -11,11 +11,14 @@ from minillm.attention import attend as attend_many
 from minillm.cache import LayerCache
 from minillm.kernels.attend import attend
 from minillm.kernels.gemv import gemv
+from minillm.kernels.gemv_packed import gemv_packed
 from minillm.kernels.place import place
 from minillm.layer import DecoderLayer
+from minillm.linear import linear
 from minillm.mlp import MLP
 from minillm.model import Qwen3, normed_product
 from minillm.norm import RMSNorm
+from minillm.quant.weight import PackedWeight
 from minillm.rope import Rotation
 
 
@@ -48,7 +51,7 @@ def mlp_block(layer: DecoderLayer, hidden: torch.Tensor) -> torch.Tensor:
     """`DecoderLayer.mlp_block`; may write its result over `hidden`."""
     mlp, norm = layer.mlp, layer.post_attention_layernorm
     if is_row(hidden):
-        active = gemv(hidden.view(-1), mlp.stacked, norm=(norm.weight, norm.eps), silu=True)
+        active = row_product(hidden.view(-1), mlp.stacked, norm=(norm.weight, norm.eps), silu=True)
         return add_product(hidden, active, mlp.down_proj.weight)
     gate, up = product(hidden, mlp.stacked, norm).chunk(2, -1)
     return add_product(hidden, F.silu(gate).mul_(up), mlp.down_proj.weight)
@@ -58,17 +61,24 @@ def product(hidden: torch.Tensor, weight: torch.Tensor, norm: RMSNorm) -> torch.
     """`normed_product`."""
     if not is_row(hidden):
         return normed_product(hidden, weight, norm)
-    row = gemv(hidden.view(-1), weight, norm=(norm.weight, norm.eps))
+    row = row_product(hidden.view(-1), weight, norm=(norm.weight, norm.eps))
     return row.view(*hidden.shape[:-1], -1)
 
 
 def add_product(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """`hidden` [B, T, hidden] + `x` · weightᵀ."""
     if is_row(hidden):
-        return gemv(x.view(-1), weight, residual=hidden.view(-1)).view_as(hidden)
+        return row_product(x.view(-1), weight, residual=hidden.view(-1)).view_as(hidden)
+    if not isinstance(weight, torch.Tensor):
+        return hidden.add_(linear(x, weight))
     # In place, and inside the product: a sum of its own would read and write the hidden states once more.
     hidden.view(-1, hidden.shape[-1]).addmm_(x.reshape(-1, x.shape[-1]), weight.t())
     return hidden
+
+
+def row_product(x: torch.Tensor, weight: torch.Tensor | PackedWeight, **around) -> torch.Tensor:
+    """`gemv`, whichever way the matrix is stored."""
+    return (gemv if isinstance(weight, torch.Tensor) else gemv_packed)(x, weight, **around)
 
 
 def is_row(hidden: torch.Tensor) -> bool:

@@ -13,7 +13,7 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from minillm.kernels import attend, gemv, place
+from minillm.kernels import attend, gemv, gemv_packed, place
 
 POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32"}
 WHOLE = {"outputs", "stride_b", "stride_h", "T"}
@@ -32,7 +32,7 @@ def compiled(kernel, constants: dict, dtype: str, capability: int, warps: int):
         elif (name in FRACTIONS and kernel is not gemv._gemv) or name == "eps":
             signature[name] = "fp32"
         else:
-            signature[name] = own.get(name, POINTERS[dtype])
+            signature[name] = (own | packed_types(kernel, constants)).get(name, POINTERS[dtype])
     names = list(kernel.arg_names)
     pointers = {
         (names.index(n),): [["tt.divisibility", 16]] for n, kind in signature.items() if kind[0] == "*"
@@ -41,6 +41,17 @@ def compiled(kernel, constants: dict, dtype: str, capability: int, warps: int):
     source = ASTSource(kernel, signature, fixed, pointers)
     target = GPUTarget("cuda", capability, 32)
     return triton.compile(source, target=target, options={"num_warps": warps})
+
+
+def packed_types(kernel, constants: dict) -> dict[str, str]:
+    """Types of a packed matrix's parts."""
+    if kernel is gemv_packed._scaled_rows:
+        fp8 = constants["FP8"]
+        return {"packed": "*u8" if fp8 else "*i8", "scales": "*fp32" if fp8 else "*bf16"}
+    if kernel is gemv_packed._scaled_groups:
+        zero = constants["ZERO"]
+        return {"packed": "*u8", "scales": "*fp16" if zero else "*bf16", "shifts": "*u8" if zero else "*bf16"}
+    return {}
 
 
 def main(capability: int) -> None:
@@ -58,6 +69,16 @@ def main(capability: int) -> None:
             (place._place, {"H": 32, "K": 8, "HALF": 64, "BLOCK": 64}, 1),
             (attend._attend_part, shape, 4),
             (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS}, 1),
+        ]
+        around = {"INPUTS": 4096, "NORM": True, "SILU": True, "RESIDUAL": False, "ROWS": gemv_packed.ROWS}
+        group = {"HALF": 64, "WIDE": 64, "GROUPS": gemv_packed.BLOCK // 128}
+        jobs += [
+            (gemv_packed._scaled_rows, around | {"FP8": fp8, "BLOCK": gemv_packed.BLOCK}, gemv_packed.WARPS)
+            for fp8 in (False, True)
+        ]
+        jobs += [
+            (gemv_packed._scaled_groups, around | group | {"MIDDLE": middle, "ZERO": zero}, gemv_packed.WARPS)
+            for middle, zero in ((True, False), (False, True), (False, False))
         ]
         for kernel, constants, warps in jobs:
             done = compiled(kernel, constants, dtype, capability, warps)
