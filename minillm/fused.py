@@ -10,13 +10,14 @@ import torch.nn.functional as F
 from minillm.attention import attend as attend_many
 from minillm.cache import LayerCache
 from minillm.kernels.attend import attend
+from minillm.kernels.expand import expand
 from minillm.kernels.gemv import gemv
 from minillm.kernels.gemv_packed import gemv_packed
 from minillm.kernels.place import place
 from minillm.layer import DecoderLayer
 from minillm.linear import linear
 from minillm.mlp import MLP
-from minillm.model import Qwen3, normed_product
+from minillm.model import Qwen3
 from minillm.norm import RMSNorm
 from minillm.quant.weight import PackedWeight
 from minillm.rope import Rotation
@@ -60,7 +61,7 @@ def mlp_block(layer: DecoderLayer, hidden: torch.Tensor) -> torch.Tensor:
 def product(hidden: torch.Tensor, weight: torch.Tensor, norm: RMSNorm) -> torch.Tensor:
     """`normed_product`."""
     if not is_row(hidden):
-        return normed_product(hidden, weight, norm)
+        return many_rows(norm(hidden), weight)
     row = row_product(hidden.view(-1), weight, norm=(norm.weight, norm.eps))
     return row.view(*hidden.shape[:-1], -1)
 
@@ -70,7 +71,7 @@ def add_product(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> 
     if is_row(hidden):
         return row_product(x.view(-1), weight, residual=hidden.view(-1)).view_as(hidden)
     if not isinstance(weight, torch.Tensor):
-        return hidden.add_(linear(x, weight))
+        return hidden.add_(many_rows(x, weight))
     # In place, and inside the product: a sum of its own would read and write the hidden states once more.
     hidden.view(-1, hidden.shape[-1]).addmm_(x.reshape(-1, x.shape[-1]), weight.t())
     return hidden
@@ -79,6 +80,12 @@ def add_product(hidden: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> 
 def row_product(x: torch.Tensor, weight: torch.Tensor | PackedWeight, **around) -> torch.Tensor:
     """`gemv`, whichever way the matrix is stored."""
     return (gemv if isinstance(weight, torch.Tensor) else gemv_packed)(x, weight, **around)
+
+
+def many_rows(x: torch.Tensor, weight: torch.Tensor | PackedWeight) -> torch.Tensor:
+    """x · weightᵀ for `x` [..., in] of several rows."""
+    in_four_bits = not isinstance(weight, torch.Tensor) and weight.format.name.startswith("int4")
+    return linear(x, expand(weight, x.dtype) if in_four_bits else weight)
 
 
 def is_row(hidden: torch.Tensor) -> bool:

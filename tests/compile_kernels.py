@@ -13,10 +13,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from minillm.kernels import attend, gemv, gemv_packed, place
+from minillm.kernels import attend, expand, gemv, gemv_packed, place
 
 POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32"}
-WHOLE = {"outputs", "stride_b", "stride_h", "T"}
+WHOLE = {"outputs", "stride_b", "stride_h", "T", "rows", "groups"}
 FRACTIONS = {"eps", "scale", "rope_scale"}
 
 
@@ -48,7 +48,7 @@ def packed_types(kernel, constants: dict) -> dict[str, str]:
     if kernel is gemv_packed._scaled_rows:
         fp8 = constants["FP8"]
         return {"packed": "*u8" if fp8 else "*i8", "scales": "*fp32" if fp8 else "*bf16"}
-    if kernel is gemv_packed._scaled_groups:
+    if kernel in (gemv_packed._scaled_groups, expand._expand):
         zero = constants["ZERO"]
         return {"packed": "*u8", "scales": "*fp16" if zero else "*bf16", "shifts": "*u8" if zero else "*bf16"}
     return {}
@@ -79,6 +79,10 @@ def main(capability: int) -> None:
         jobs += [
             (gemv_packed._scaled_groups, around | group | {"MIDDLE": middle, "ZERO": zero}, gemv_packed.WARPS)
             for middle, zero in ((True, False), (False, True), (False, False))
+        ]
+        piece = {"HALF": 64, "WIDE": 64, "ROWS": expand.ROWS, "GROUPS": expand.GROUPS}
+        jobs += [
+            (expand._expand, piece | {"MIDDLE": middle, "ZERO": not middle}, 4) for middle in (True, False)
         ]
         for kernel, constants, warps in jobs:
             done = compiled(kernel, constants, dtype, capability, warps)

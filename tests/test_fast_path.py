@@ -224,6 +224,29 @@ def test_who_looks_on_sees_every_step_and_the_same_tokens(make_checkpoint, make_
         assert tokens(fast.generate(PROMPTS[0], params(3))) == expected
 
 
+@pytest.mark.parametrize("quantize", ["int8", "fp8", "attn=int8,mlp=fp8"])
+def test_quantised_weights_stay_packed(make_checkpoint, make_fast, quantize):
+    folder, _ = make_checkpoint(**SIZES)
+    with LLM(folder, device="cpu", quantize=quantize) as eager:
+        expected, logits = tokens(eager.generate(PROMPTS[0], params(4))), eager.logits(PROMPTS[2])
+    seen = []
+    for budget, mode in ((None, "auto"), (1, "prefetch"), (2, "naive")):
+        with make_fast(folder, quantize=quantize, gpu_layer_budget=budget, offload=mode) as fast:
+            assert tokens(fast.generate(PROMPTS[0], params(4))) == expected
+            seen.append(fast.logits(PROMPTS[2]))
+    assert torch.allclose(seen[0], logits, atol=1e-4)
+    assert all(torch.equal(each, seen[0]) for each in seen)
+
+
+def test_four_bits_are_expanded_for_a_prompt_and_not_for_a_token(make_checkpoint, make_fast):
+    folder, _ = make_checkpoint(
+        **SIZES | {"hidden_size": 128, "intermediate_size": 128, "num_hidden_layers": 1, "head_dim": 32}
+    )
+    with LLM(folder, device="cpu", quantize="int4") as eager, make_fast(folder, quantize="int4") as fast:
+        assert tokens(fast.generate(PROMPTS[0], params(3))) == tokens(eager.generate(PROMPTS[0], params(3)))
+        assert fast.graph_replays == 2
+
+
 def test_experts_are_computed_eagerly_and_attention_is_fused(make_checkpoint, make_fast):
     folder, _ = make_checkpoint(**SIZES, num_experts=6, moe_intermediate_size=24)
     with LLM(folder, device="cpu") as eager, make_fast(folder) as fast:

@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
-from minillm.kernels import gemv_packed
+from minillm.kernels import expand, gemv_packed
 from minillm.quant import codec
 from minillm.quant.formats import FP8, INT4, INT4_SYM, INT8, int4_format
 from minillm.quant.weight import PackedWeight
@@ -42,6 +42,16 @@ def test_row_times_packed_matrix(dtype, format, rows, columns, norm, silu, resid
     expected = gemv_packed.packed_reference(x.double(), weight, *wide)
     assert found.dtype == dtype
     assert (found - expected).abs().max() < TOLERANCE[dtype] * max(1, expected.abs().max())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("format", [INT4, INT4_SYM, ZEROS], ids=lambda format: format.name)
+@pytest.mark.parametrize(("rows", "columns"), [(37, 256), (8, 1152), (1, 128)])
+def test_expanding_gives_the_numbers_of_the_reference(dtype, format, rows, columns):
+    weight = packed(format, rows, columns, dtype)
+    found, expected = expand.expand(weight, dtype), weight.dense(dtype)
+    # A GPU multiplies and adds at once, with one rounding less.
+    assert torch.equal(found, expected) or (found - expected).abs().max() < 1e-6
 
 
 def test_every_byte_of_fp8_is_the_number_that_pytorch_says():
