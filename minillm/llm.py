@@ -23,6 +23,7 @@ from minillm.prompts import read_prompts
 from minillm.quant.mix import quantised
 from minillm.recorder import Recorder
 from minillm.report import report
+from minillm.requests import make_sequences
 from minillm.residency import Residency
 from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
@@ -203,19 +204,9 @@ class LLM:
 
     def _sequences(self, prompts: str | list, params: SamplingParams | list | None) -> list[Sequence]:
         self._check_open()
-        token_ids = read_prompts(prompts, self.tokenizer, self.config.vocab_size, self.max_model_len)
-        each = _params_for(params, len(token_ids))
-        return [
-            Sequence(
-                ids,
-                request,
-                seed=self.seed + index,
-                end_ids=frozenset(() if request.ignore_eos else self.config.eos_token_ids),
-                max_model_len=self.max_model_len,
-                tokenizer=self.tokenizer,
-            )
-            for index, (ids, request) in enumerate(zip(token_ids, each, strict=True))
-        ]
+        return make_sequences(
+            prompts, params, self.config, self.max_model_len, tokenizer=self.tokenizer, seed=self.seed
+        )
 
     def _outputs(self, sequences: list[Sequence]) -> list[RequestOutput]:
         self._peak = peak = self._accelerator.peak_bytes()
@@ -290,11 +281,3 @@ def _model_len(asked: int | None, context: int) -> int:
     if asked is not None and asked > context:
         raise InputError(f"max_model_len {asked} is beyond the model's context of {context} tokens")
     return asked or context
-
-
-def _params_for(params: SamplingParams | list[SamplingParams] | None, count: int) -> list[SamplingParams]:
-    default = SamplingParams() if params is None else params
-    each = list(params) if isinstance(params, list | tuple) else [default] * count
-    if len(each) != count or not all(isinstance(p, SamplingParams) for p in each):
-        raise InputError(f"params must be one SamplingParams or one for each of the {count} prompts")
-    return each

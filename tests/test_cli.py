@@ -74,14 +74,6 @@ def test_every_option_reaches_the_api_under_its_keyword(command):
     assert "seed" not in options.sampling_keywords(args)
 
 
-def test_help_marks_what_this_version_lacks(capsys):
-    with pytest.raises(SystemExit):
-        make_parser().parse_args(["generate", "--help"])
-    entries = " ".join(capsys.readouterr().out.split("model and placement:")[1].split()).split(" --")[1:]
-    marked = {entry.split()[0] for entry in entries if "(not in this version)" in entry}
-    assert marked == {"quantize"}
-
-
 def test_stop_can_be_given_again():
     args = make_parser().parse_args(["generate", "m", "--prompt", "x", "--stop", "a", "--stop", "b, c"])
     assert options.sampling_keywords(args) == {"stop": ["a", "b, c"]}

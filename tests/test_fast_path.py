@@ -6,18 +6,17 @@ that a missing dependency is seen.
 """
 
 import warnings
-from collections import deque
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from fast_device import Fast, Lazy
 
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
 import minillm.llm
 from minillm import LLM, SamplingParams, fast_path, fused
-from minillm.accelerators.emulated import Emulated
 from minillm.errors import InputError
 from minillm.kernels import gemv
 from minillm.residency import Residency
@@ -28,34 +27,6 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are c
 SIZES = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "vocab_size": 53}
 PROMPTS = [[3, 1, 4, 1, 5], [7], [8] * 9]
 PLACES = [(3, None, "auto"), (1, 1, "prefetch"), (2, 1, "prefetch"), (2, 2, "prefetch")]
-
-
-class Fast(Emulated):
-    """An emulated device that takes the fast path."""
-
-    def eager_because(self, dtype: torch.dtype) -> None:
-        return None
-
-    def capture(self, work):
-        return work
-
-
-class Lazy(Fast):
-    """Copies begin only when computing waits for one of them."""
-
-    def __init__(self):
-        super().__init__()
-        self.asked = deque()
-
-    def _queue(self, job):
-        self.asked.append(job)
-
-    def _wait(self, event):
-        assert event.is_set(), "a copy waits for what has not been asked for"
-
-    def compute_after(self, event):
-        while not event.is_set():
-            self.asked.popleft()()
 
 
 silence = partial(warnings.catch_warnings, action="ignore")  # logits are NaN where the test wants them to be
