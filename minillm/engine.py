@@ -5,6 +5,7 @@ of a group take one token a step together. When a request ends, the last of its 
 row, and the step gets narrower; nothing that waits joins before the group has ended.
 """
 
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +36,7 @@ class Engine:
         self.model, self.dtype, self.accelerator = model, dtype, accelerator
         self.during_head = accelerator.during(Compute(Block(model.config.num_hidden_layers, HEAD)))
         self._warned = False
+        self.warm_up_s = 0.0  # that compiling and capturing took
         self.graphs: DecodeGraphs | None = None
         if graphed(accelerator, model.config, dtype):
             self.graphs = DecodeGraphs(model, dtype, accelerator, tokens)
@@ -57,10 +59,12 @@ class Engine:
             return
         params = SamplingParams(max_tokens=3, ignore_eos=True)
         sequence = Sequence([0, 0], params, seed=0, end_ids=frozenset(), max_model_len=longest)
+        began = time.perf_counter()
         silently = warnings.catch_warnings(action="ignore")
         with Progress("compiling kernels", params.max_tokens, "pass") as passes, suppress(RunError), silently:
             for _ in self.run([sequence]):
                 passes.advance()
+        self.warm_up_s = time.perf_counter() - began
         self._warned, self.model.tokens_fed = False, 0
         if self.graphs:
             self.graphs.replays = 0
