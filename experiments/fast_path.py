@@ -2,9 +2,9 @@
 
     python -m experiments.fast_path      # data/results/fast_path__<machine>.json
 
-Rows: one answer a model and step, resident; the first tokens of three prompts, eager and fast; the seconds that
-compiling and capturing take, with an empty kernel cache and a full one; where a step's time goes, by kernel.
-On a GPU only.
+Rows: one answer a model and step, resident; the first tokens of three prompts, eager and fast; the seconds
+that compiling and capturing take, with an empty kernel cache and a full one; where a step's time goes, by
+kernel. On a GPU only.
 
 On an H200 1.7B takes 25 s and 8B 40 s: making each model twice, 4 × 128 tokens, prefills; the two starts in
 processes of their own 20 s each.
@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from os import environ
 from statistics import median
 
@@ -180,7 +181,7 @@ def judged(results: Results) -> list[dict]:
     checks = []
     for model in dict.fromkeys(row["model"] for row in results.rows() if "step" in row):
         rows = [row for row in results.rows(f"{model}/") if "step" in row]
-        for before, row in zip(rows, rows[1:], strict=False):
+        for before, row in pairwise(rows):
             ratio = over(row["tokens_per_s"], before["tokens_per_s"])
             checks.append(check(f"{model}: {row['step']}, tok/s over the step before", ratio))
         last = rows[-1]
