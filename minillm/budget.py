@@ -91,11 +91,17 @@ def device_bytes(request: Request, placement: Placement) -> int:
     """Device memory at its peak: the weights that lie there, KV cache and workspace of the planned tokens."""
     plan = request.plan
     sizes = [a + m for a, m in zip(plan.attention_blocks, plan.mlp_blocks, strict=True)]
-    slot = max((sizes[index] for index in placement.streamed), default=0)
+    slot = slot_bytes(plan, placement)
     # Without streaming the embedding is on the device, too. A tied one always is: it serves as the head.
     table = 0 if plan.head and (placement.streamed or request.table_on_host) else plan.embedding
     weights = sum(sizes[index] for index in placement.resident) + placement.slots * slot
     return weights + table + plan.head + plan.norm + plan.kv + plan.workspace
+
+
+def slot_bytes(plan: memory.MemoryPlan, placement: Placement) -> int:
+    """Of one slot: the largest streamed block of each part has its place there."""
+    parts = plan.attention_blocks, plan.mlp_blocks
+    return sum(max((blocks[index] for index in placement.streamed), default=0) for blocks in parts)
 
 
 def _decision(request: Request, mode: str, budget: int, *notes: str) -> Decision:

@@ -37,21 +37,25 @@ class FlatLayout:
     num_bytes: int
 
 
-def layout_of(layer: DecoderLayer, dtype: torch.dtype) -> FlatLayout:
-    """Lay a layer's parameters out, attention block first. The layer may be on the meta device."""
+def layout_of(layer: DecoderLayer, dtype: torch.dtype, mlp_begin: int = 0) -> FlatLayout:
+    """Lay a layer's parameters out, attention block first. The layer may be on the meta device.
+
+    `mlp_begin`: bytes before which the MLP block may not start, though the attention block leaves room.
+    """
     slots: list[Slot] = []
     packed: list[Entry] = []
     ranges, end = {}, 0
     for part in PARTS:
-        shapes, format = layer.shapes[part], layer.formats[part]
-        block = block_layout(shapes, format, str(dtype).removeprefix("torch."), end)
+        shapes, formats = layer.shapes[part], layer.formats[part]
+        begin = max(end, mlp_begin) if part == "mlp" else end
+        block = block_layout(shapes, formats, str(dtype).removeprefix("torch."), begin)
         for entry in block.entries:
-            if entry.format == format:
+            if entry.names[0] in formats:
                 packed.append(entry)
             else:
                 (name,), place = entry.names, entry.places[0]
                 slots.append(Slot(name, shapes[name], place.offset, place.num_bytes))
-        ranges[part], end = (end, block.end), block.end
+        ranges[part], end = (begin, block.end), block.end
     return FlatLayout(tuple(slots), tuple(packed), ranges, end)
 
 

@@ -5,7 +5,9 @@ from contextlib import AbstractContextManager, contextmanager
 
 import torch
 
+from minillm import flat
 from minillm.accelerators import Accelerator, Event
+from minillm.geometry import PARTS
 from minillm.layer import DecoderLayer
 from minillm.offload.base import OffloadedLayers
 from minillm.schedule import Schedule, Step
@@ -42,6 +44,7 @@ class PrefetchOffload(OffloadedLayers):
     ):
         super().__init__(layers, schedule.placement, accelerator, dtype, settled)
         self.schedule = schedule
+        self.in_slot: dict[int, flat.FlatLayout] = {}  # layouts of streamed layers in their slots
         self.turns: dict[tuple[int, str], Task] = {}  # the streamed computes in order, numbers 0, 1, …
         self.ahead: list[Task] = []  # copies that a pass finds under way when it starts
         self.finished: list[Event | None] = []  # by number; None: not asked for since the start
@@ -53,10 +56,14 @@ class PrefetchOffload(OffloadedLayers):
 
     def _occupy(self) -> None:
         super()._occupy()
-        size = max((self.layouts[index].num_bytes for index in self.placement.streamed), default=0)
-        slots = self.hold_all([size] * self.placement.slots)
-        for index in self.placement.streamed:
-            self.bind(index, slots[self.placement.slot_of(index)])
+        streamed = self.placement.streamed
+        ranges = [[self.layouts[index].ranges[part] for index in streamed] for part in PARTS]
+        sizes = [max((end - begin for begin, end in each), default=0) for each in ranges]
+        slots = self.hold_all([sum(sizes)] * self.placement.slots)
+        # A slot is refilled block by block, so every MLP starts behind the largest attention block.
+        self.in_slot = {index: flat.layout_of(self[index], self.dtype, sizes[0]) for index in streamed}
+        for index, layout in self.in_slot.items():
+            flat.bind(self[index], layout, slots[self.placement.slot_of(index)], self.dtype)
         self._plan(slots)
 
     def _plan(self, slots: list[torch.Tensor]) -> None:
@@ -68,8 +75,9 @@ class PrefetchOffload(OffloadedLayers):
         for step, task in tasks.items():
             task.needs = [tasks[need.step].number for need in schedule.needs.get(step, ())]
         for copy in schedule.copies:
-            begin, end = self.layouts[copy.block.layer].ranges[copy.block.part]
-            tasks[copy].views = slots[copy.slot][begin:end], self.host[copy.block.layer][begin:end]
+            index, part = copy.block.layer, copy.block.part
+            there, here = (slice(*layouts[index].ranges[part]) for layouts in (self.in_slot, self.layouts))
+            tasks[copy].views = slots[copy.slot][there], self.host[index][here]
         issued = schedule.issued_after()
         for step in computes:
             tasks[step].block = self[step.block.layer].block(step.block.part)
