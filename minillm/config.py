@@ -6,18 +6,19 @@ range. Knows nothing of placement, precision of the run, or torch.
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minillm import checks
 from minillm.errors import InputError
-from minillm.geometry import check_geometry, parameter_shapes
+from minillm.geometry import block_shapes, check_geometry, parameter_shapes
 from minillm.rope_config import DEFAULT_POSITIONS, MAX_POSITIONS, RopeConfig, read_rope
 
 if TYPE_CHECKING:
     from minillm.quant.formats import Format
     from minillm.quant.mix import Mix
+    from minillm.quant.stored import StoredFormats
 
 ARCHITECTURES = {
     "qwen3": "Qwen3ForCausalLM",
@@ -46,7 +47,7 @@ class ModelConfig:
     attention_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = True  # whether queries and keys are normalised: Qwen3 does, Llama does not
-    quantize: "Mix | None" = None  # formats of the layers' matrices; None: all are dense
+    quantize: "Mix | StoredFormats | None" = None  # formats of the layers' matrices; None: all are dense
     dtype: str = "float32"  # of the stored weights
     num_experts: int = 0
     num_experts_per_tok: int = 0
@@ -78,7 +79,7 @@ class ModelConfig:
     def from_dict(cls, values: dict[str, Any], source: str = "config") -> "ModelConfig":
         """Build from the keys of a `config.json`; both spellings of rope, dtype and expert count."""
         try:
-            return cls(**_fields(values))
+            return _as_stored(cls(**_fields(values)), values.get("quantization_config"))
         except InputError as error:
             raise InputError(f"{source}: {error}") from None
 
@@ -93,9 +94,13 @@ class ModelConfig:
             return False
         return (index + 1) % self.decoder_sparse_step == 0
 
-    def format(self, index: int, part: str) -> "Format | None":
-        """How the matrices of block `part` of layer `index` are stored; None: dense."""
-        return None if self.quantize is None else self.quantize.format(index, part)
+    def formats(self, index: int, part: str) -> "dict[str, Format]":
+        """Formats of the quantised matrices of block `part` of layer `index`, by their names in the layer."""
+        if self.quantize is None:
+            return {}
+        names = [name for name in block_shapes(self, index, part) if name.endswith("_proj.weight")]
+        found = {name: self.quantize.format(index, part, name) for name in names}
+        return {name: format for name, format in found.items() if format is not None}
 
     def parameter_shapes(self) -> dict[str, tuple[int, ...]]:
         """Hugging Face's parameter names and shapes, in the order of the forward pass."""
@@ -180,7 +185,6 @@ def _architecture(values: dict[str, Any]) -> str:
     if values.get("use_sliding_window"):
         raise InputError("use_sliding_window true is not supported: every published Qwen3 has it false")
     _refuse_layer_types(_or(values, "layer_types", []))
-    _refuse_quantized(values.get("quantization_config"))
     return model_type
 
 
@@ -192,13 +196,13 @@ def _refuse_layer_types(kinds: Any) -> None:
         )
 
 
-def _refuse_quantized(stored: Any) -> None:
-    if stored:
-        method = stored.get("quant_method") if isinstance(stored, dict) else stored
-        raise InputError(
-            f"quantization_config with quant_method {checks.shown(method)} is not supported: "
-            "this version reads unquantised weights, choose the model's bfloat16 release"
-        )
+def _as_stored(config: ModelConfig, settings: Any) -> ModelConfig:
+    """With the formats of a model whose file says that it is quantised."""
+    if not settings:
+        return config
+    from minillm.quant.stored import read_settings
+
+    return replace(config, quantize=read_settings(config, settings))
 
 
 def _or(values: dict[str, Any], key: str, default: Any) -> Any:

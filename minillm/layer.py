@@ -26,7 +26,7 @@ class DecoderLayer(Module):
     def __init__(self, config: ModelConfig, index: int):
         super().__init__()
         self.shapes = {part: block_shapes(config, index, part) for part in PARTS}
-        self.formats = {part: config.format(index, part) for part in PARTS}
+        self.formats = {part: config.formats(index, part) for part in PARTS}
         self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.self_attn = Attention(config)
         self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)

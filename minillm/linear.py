@@ -20,8 +20,10 @@ def side_by_side(*projections: Linear) -> torch.Tensor | None:
     Projections of the same input then cost one product instead of several.
     """
     first = projections[0].weight
-    if not isinstance(first, torch.Tensor):
-        return first.stack if projections[0].bias is None else None
+    if not all(isinstance(projection.weight, torch.Tensor) for projection in projections):
+        stacks = [getattr(projection.weight, "stack", None) for projection in projections]
+        alone = any(stack is not stacks[0] for stack in stacks) or projections[0].bias is not None
+        return None if alone else stacks[0]
     rows, end = 0, first.data_ptr()
     storage = first.untyped_storage().data_ptr()
     for projection in projections:

@@ -1,5 +1,7 @@
 """Filling a model from a checkpoint: a strict two-way match of names and shapes, then one copy each.
 
+Matrices that the file holds quantised are copied as they are (`quant/sources.py`).
+
 Two exceptions: a stored `lm_head.weight` beside tied embeddings is accepted and not allocated, and
 `rotary_emb.inv_freq` (a buffer that old exporters wrote) is ignored. Experts may be stored one by one or
 fused, as `experts.gate_up_proj` [E, 2·width, hidden] and `experts.down_proj` [E, hidden, width].
@@ -17,6 +19,7 @@ from minillm.checkpoint import FLOATS, Checkpoint
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.progress import Progress
+from minillm.quant.sources import Int4Source, PackedSource, packed_sources
 
 _EXPERT = re.compile(r"(?P<experts>.*\.mlp\.experts)\.(?P<index>\d+)\.(?P<name>gate|up|down)_proj\.weight")
 
@@ -27,6 +30,28 @@ class Source:
 
     key: str
     part: tuple[int | slice, ...] = ()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return (self.key,)
+
+    def read(self, checkpoint: Checkpoint) -> torch.Tensor:
+        """A view into the file."""
+        return checkpoint.tensor(self.key)[self.part]
+
+    def check(self, shape: tuple[int, ...], checkpoint: Checkpoint) -> None:
+        """Raise InputError for a tensor of another type or shape."""
+        stored = checkpoint.tensors[self.key]
+        where = f"{checkpoint.folder}: {self.key}"
+        if stored.dtype not in FLOATS:
+            raise InputError(f"{where} is stored as {stored.dtype}: minillm reads {', '.join(FLOATS)}")
+        # On the meta device indexing costs nothing and fails where the fused tensor is too small.
+        try:
+            part = torch.empty(stored.shape, device="meta")[self.part].shape
+        except IndexError:
+            part = stored.shape
+        if tuple(part) != shape:
+            raise InputError(f"{where} has shape {list(stored.shape)}, config.json asks for {list(shape)}")
 
 
 def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
@@ -47,11 +72,12 @@ def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
             order = sorted(parameters, key=lambda named: named[1].is_cpu)  # what is the GPU's comes first
             copies = []
             for name, parameter in order:
-                stored = checkpoint.tensor(sources[name].key)[sources[name].part]
+                stored = sources[name].read(checkpoint)
+                put = parameter.copy_ if isinstance(stored, torch.Tensor) else parameter.store
                 if parameter.is_cpu:
-                    parameter.copy_(stored)
+                    put(stored)
                 else:
-                    copies.append(beside.submit(parameter.copy_, stored))
+                    copies.append(beside.submit(put, stored))
                 progress.advance()
             for copy in copies:
                 copy.result()
@@ -59,54 +85,39 @@ def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
     return fill
 
 
-def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source]:
+def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source | PackedSource | Int4Source]:
     """Each parameter's source; InputError names what is missing, left over or of another shape."""
     shapes = config.parameter_shapes()
     sources = {name: find(name, shape, checkpoint) for name, shape in shapes.items()}
-    missing = [name for name, source in sources.items() if source is None]
+    sources |= packed_sources(config, checkpoint)
+    used = {key: None for source in sources.values() for key in source.keys}
+    missing = [key for key in used if key not in checkpoint.tensors]
     if missing:
         raise InputError(f"{checkpoint.folder}: {_some(missing)} missing; the checkpoint is of another model")
-    used = {source.key for source in sources.values()}
     extra = [key for key in checkpoint.tensors if key not in used and not may_be_left(key, config)]
     if extra:
         raise InputError(
             f"{checkpoint.folder}: {_some(extra)} unknown to {config.model_type}; wrong config.json?"
         )
     for name, source in sources.items():
-        _check_stored(source, shapes[name], checkpoint)
+        source.check(shapes[name], checkpoint)
     return sources
 
 
-def find(name: str, shape: tuple[int, ...], checkpoint: Checkpoint) -> Source | None:
-    """The tensor of that name, or the rows of a fused expert tensor; None when there is neither."""
-    if name in checkpoint.tensors:
-        return Source(name)
+def find(name: str, shape: tuple[int, ...], checkpoint: Checkpoint) -> Source:
+    """The tensor of that name, there or not, or the rows of a fused expert tensor."""
     expert = _EXPERT.fullmatch(name)
-    if not expert:
-        return None
+    if name in checkpoint.tensors or not expert:
+        return Source(name)
     index, width = int(expert["index"]), shape[0]
     rows = {"gate": slice(0, width), "up": slice(width, 2 * width), "down": slice(None)}[expert["name"]]
     key = f"{expert['experts']}.{'down_proj' if expert['name'] == 'down' else 'gate_up_proj'}"
-    return Source(key, (index, rows)) if key in checkpoint.tensors else None
+    return Source(key, (index, rows)) if key in checkpoint.tensors else Source(name)
 
 
 def may_be_left(key: str, config: ModelConfig) -> bool:
     """Whether a stored tensor may stay unused."""
     return key.endswith("rotary_emb.inv_freq") or (key == "lm_head.weight" and config.tie_word_embeddings)
-
-
-def _check_stored(source: Source, shape: tuple[int, ...], checkpoint: Checkpoint) -> None:
-    stored = checkpoint.tensors[source.key]
-    where = f"{checkpoint.folder}: {source.key}"
-    if stored.dtype not in FLOATS:
-        raise InputError(f"{where} is stored as {stored.dtype}: minillm reads {', '.join(FLOATS)}")
-    # On the meta device indexing costs nothing and fails where the fused tensor is too small.
-    try:
-        part = torch.empty(stored.shape, device="meta")[source.part].shape
-    except IndexError:
-        part = stored.shape
-    if tuple(part) != shape:
-        raise InputError(f"{where} has shape {list(stored.shape)}, config.json asks for {list(shape)}")
 
 
 def _some(names: list[str]) -> str:

@@ -67,9 +67,9 @@ def plan(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int =
 
 def block_bytes(config: ModelConfig, index: int, part: str, dtype_bytes: int) -> int:
     """Bytes of one residual block of layer `index`, `part` "attention" or "mlp", alignment included."""
-    shapes, format = block_shapes(config, index, part), config.format(index, part)
-    if format is not None:
-        return block_layout(shapes, format, FLOAT_OF[dtype_bytes]).num_bytes
+    shapes, formats = block_shapes(config, index, part), config.formats(index, part)
+    if formats:
+        return block_layout(shapes, formats, FLOAT_OF[dtype_bytes]).num_bytes
     sizes = [prod(shape) * dtype_bytes for shape in shapes.values()]
     return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)
 

@@ -1,12 +1,12 @@
-"""What `LLM(model)` may be given: a folder, a hub id, a shipped name, or random:NAME."""
+"""What `LLM(model)` may be given: a folder, a GGUF file, a hub id, a shipped name, smollm2 or random:NAME."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from minillm import presets
+from minillm import presets, smollm2
 from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
@@ -48,23 +48,32 @@ class ModelSource:
 def find_model(model: str | Path, config_only: bool = False) -> ModelSource:
     """Resolve `model`; downloads a hub id (its configuration alone with `config_only`).
 
-    A `pathlib.Path` is always a folder. Of a str, the shipped names come first (`./tiny` is the folder of
-    that name), then `random:`, then a folder that exists, then a hub id. Raises InputError for an unknown
-    name, a missing folder, a file or a bad configuration, RunError when a download fails.
+    A `pathlib.Path` is always a folder or a GGUF file. Of a str, the shipped names come first (`./tiny` is
+    the folder of that name), then `random:`, smollm2 and names of GGUF files, then a folder that exists, then
+    a hub id. Raises InputError for an unknown name, a missing folder, another file or a bad configuration,
+    RunError when a download fails.
     """
     if not isinstance(model, str | Path) or not str(model):
         raise InputError(f"model is {model!r}: give a folder, a hub id, tiny or random:NAME")
     name = str(model)
     if isinstance(model, str) and name.startswith(RANDOM):
         return ModelSource(name, presets.load(name.removeprefix(RANDOM)), None)
+    if model == smollm2.NAME:
+        return replace(_gguf(str(smollm2.find())), name=name)
     if name.endswith(".gguf"):
-        from minillm.quant.gguf.config import read_config
-        from minillm.quant.gguf.file import GGUFFile
-
-        file = GGUFFile(model)
-        return ModelSource(name, ModelConfig.from_dict(read_config(file), name), None, file)
+        return _gguf(name)
     folder = _existing(model) if isinstance(model, Path) else _folder(name, config_only)
     return ModelSource(name, ModelConfig.from_folder(folder), folder)
+
+
+def _gguf(path: str) -> ModelSource:
+    from minillm.quant.gguf.config import read_config
+    from minillm.quant.gguf.file import GGUFFile
+    from minillm.quant.gguf.loader import formats_of
+
+    file = GGUFFile(path)
+    config = ModelConfig.from_dict(read_config(file), path)
+    return ModelSource(path, replace(config, quantize=formats_of(file)), None, file)
 
 
 def _folder(name: str, config_only: bool) -> Path:

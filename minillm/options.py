@@ -22,8 +22,13 @@ def check_options(options: dict[str, Any]) -> None:
     if options["link_gb_s"] is not None:
         checks.number("link_gb_s", options["link_gb_s"], 0, above=True)
     _one_of("enforce_eager", options["enforce_eager"], (True, False))
-    checks.whole("seed", options["seed"], 0, MAX_SEED)
+    check_seed(options["seed"])
     check_placement(options)
+
+
+def check_seed(seed: Any) -> None:
+    """Raise InputError for one that is no number of 64 bits."""
+    checks.whole("seed", seed, 0, MAX_SEED)
 
 
 def check_placement(options: dict[str, Any]) -> None:

@@ -95,9 +95,9 @@ def read_bytes(config: ModelConfig, block: Block, dtype_bytes: int) -> int:
     if block.part == HEAD:
         return (config.vocab_size + 1) * config.hidden_size * dtype_bytes
     total = 0.0
-    format = config.format(block.layer, block.part)
+    formats = config.formats(block.layer, block.part)
     for name, shape in block_shapes(config, block.layer, block.part).items():
         share = config.num_experts_per_tok / config.num_experts if ".experts." in name else 1.0
-        packed = format is not None and name.endswith("_proj.weight")
-        total += (format.packed_bytes(*shape) if packed else prod(shape) * dtype_bytes) * share
+        stored = formats[name].packed_bytes(*shape) if name in formats else prod(shape) * dtype_bytes
+        total += stored * share
     return round(total)

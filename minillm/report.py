@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from minillm import memory
-from minillm.budget import Decision
+from minillm.budget import Decision, slot_bytes
 from minillm.config import ModelConfig
+from minillm.geometry import PARTS
 from minillm.schedule import Placement
 from minillm.units import gib, short
 
@@ -32,6 +34,7 @@ def report(
     plan = memory.plan(config, dtype_bytes, max_model_len)
     lines = [
         *_layers(plan, device, decision, arena),
+        *([f"stored as {stored_as(config, dtype_bytes)}"] if config.quantize else []),
         _outside_the_layers(plan, device, streams=decision.mode != "none"),
         f"KV cache: {gib(plan.kv_per_token)} a token, {gib(plan.kv)} for a context of {max_model_len}",
         f"workspace of the longest prefill: about {gib(plan.workspace)}",
@@ -50,6 +53,23 @@ def _outside_the_layers(plan: memory.MemoryPlan, device: str, streams: bool) -> 
     if streams and plan.head:
         return f"head and norm on {device}: {gib(outside - plan.embedding)}"
     return f"embedding, head and norm on {device}: {gib(outside)}"
+
+
+def stored_as(config: ModelConfig, dtype_bytes: int) -> str:
+    """The formats of a quantised model's layers and what they save, in a few words."""
+    packed, dense = (
+        [
+            sum(memory.block_bytes(each, index, part, dtype_bytes) for part in PARTS)
+            for index in range(config.num_hidden_layers)
+        ]
+        for each in (config, replace(config, quantize=None))
+    )
+    return f"{config.quantize}: {_range(packed)} a layer instead of {_range(dense)}"
+
+
+def _range(sizes: list[int]) -> str:
+    least, most = gib(min(sizes)), gib(max(sizes))
+    return most if least == most else f"{least} to {most}"
 
 
 def describe(decision: Decision) -> str:
@@ -73,9 +93,10 @@ def _layers(plan: memory.MemoryPlan, device: str, decision: Decision, arena: Hos
     lines = [f"{len(placement.resident)} of {len(sizes)} layers resident on {device}: {gib(resident)}"]
     if placement.streamed:
         streamed = [sizes[index] for index in placement.streamed]
+        slots = placement.slots * slot_bytes(plan, placement)
         lines += [
             f"{len(streamed)} layers streamed ({decision.mode}): {gib(sum(streamed))} copied for each token",
-            f"{_slots(placement)} of a layer on {device}: {gib(placement.slots * max(streamed))}",
+            f"{_slots(placement)} of a layer on {device}: {gib(slots)}",
             _host(plan, decision, arena),
         ]
     return lines

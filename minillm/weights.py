@@ -90,15 +90,20 @@ def blank(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator | No
     return model
 
 
-def named_weights(model: Qwen3, device: torch.device) -> Iterator[tuple[str, torch.Tensor | PackedWeight]]:
-    """All that has to be filled, by Hugging Face's names; what is to be quantised is so on `device`."""
-    for path, module in model.named_modules():
+def named_weights(
+    model: Module, device: torch.device, prefix: str = ""
+) -> Iterator[tuple[str, torch.Tensor | PackedWeight]]:
+    """All that has to be filled, by Hugging Face's names; what is to be quantised is so on `device`.
+
+    `prefix`: of the names, where `model` is a part of one.
+    """
+    for path, module in model.named_modules(prefix=prefix.removesuffix(".")):
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 yield f"{path}.{name}", parameter
         if isinstance(packed := module.__dict__.get("weight"), PackedWeight):
-            packed.made_on = device
-            yield f"{path}.weight", packed
+            packed.made_on, packed.name = device, f"{path}.weight"
+            yield packed.name, packed
 
 
 def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) -> None:

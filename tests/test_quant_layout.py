@@ -16,12 +16,18 @@ from minillm.quant.layout import block_layout
 MODELS = ["Qwen3-0.6B", "Qwen3-8B", "Qwen3-30B-A3B"]
 
 
+def all_in(format, shapes) -> dict:
+    """`format` for every projection; None: for none."""
+    return {name: format for name in shapes if name.endswith("_proj.weight") and format}
+
+
 def layouts(model: str, format, dtype: str = "bfloat16"):
     """Both blocks of layer 0, one behind the other."""
     config, begin = presets.load(model), 0
     for part in PARTS:
-        layout = block_layout(block_shapes(config, 0, part), format, dtype, begin)
-        yield block_shapes(config, 0, part), layout
+        shapes = block_shapes(config, 0, part)
+        layout = block_layout(shapes, all_in(format, shapes), dtype, begin)
+        yield shapes, layout
         begin = layout.end
 
 
@@ -65,13 +71,29 @@ def test_experts_are_stacked_each_for_itself_and_the_router_stays_dense():
     assert len(mlp.entries) == 2 + 2 * 128
 
 
+def test_only_neighbours_in_one_format_are_stacked():
+    shapes = {f"self_attn.{name}_proj.weight": (32, 256) for name in "qkvo"}
+    q, k, v, o = shapes
+    int8, int4 = FORMATS["int8"], FORMATS["int4"]
+    for formats, expected in [
+        ({q: int8, k: int8, v: int4, o: int4}, [(q, k), (v,), (o,)]),
+        ({q: int8, k: int4, v: int4, o: int4}, [(q,), (k, v), (o,)]),
+        ({q: int8, v: int8}, [(q,), (k,), (v,), (o,)]),
+    ]:
+        layout = block_layout(shapes, formats, "float32")
+        assert [entry.names for entry in layout.entries] == expected
+        assert {n: e.format.name for e in layout.entries for n in e.names} == {
+            name: formats[name].name if name in formats else "float32" for name in shapes
+        }
+
+
 def test_biases_keep_projections_apart():
     shapes = {
         "self_attn.q_proj.weight": (64, 128),
         "self_attn.q_proj.bias": (64,),
         "self_attn.k_proj.weight": (32, 128),
     }
-    layout = block_layout(shapes, FORMATS["int4"], "float32")
+    layout = block_layout(shapes, all_in(FORMATS["int4"], shapes), "float32")
     assert [entry.names for entry in layout.entries] == [(name,) for name in shapes]
     assert layout.entries[1].places[0].num_bytes == 64 * 4
 
@@ -91,7 +113,7 @@ def test_stacked_rows_are_written_one_parameter_at_a_time(format):
     """As a loader does it: each parameter into its rows of the stacked parts, in one buffer."""
     shapes = {"q_proj": (40, 256), "k_proj": (24, 256), "v_proj": (24, 256)}
     shapes = {"norm.weight": (256,)} | {f"self_attn.{name}.weight": shape for name, shape in shapes.items()}
-    layout = block_layout(shapes, format, "float32", begin=100)
+    layout = block_layout(shapes, all_in(format, shapes), "float32", begin=100)
     buffer = aligned_buffer(layout.end, "cpu")
     generator = torch.Generator().manual_seed(0)
     weights = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
@@ -111,5 +133,7 @@ def test_a_projection_that_cannot_be_stored_is_named():
     with pytest.raises(
         InputError, match=r"mlp\.down_proj\.weight has 192 columns, which int4's groups of 128"
     ):
-        block_layout(shapes, FORMATS["int4"], "bfloat16")
-    block_layout(shapes, FORMATS["int4-sym"], "bfloat16")  # the router's 100 columns do not matter
+        block_layout(shapes, all_in(FORMATS["int4"], shapes), "bfloat16")
+    block_layout(
+        shapes, all_in(FORMATS["int4-sym"], shapes), "bfloat16"
+    )  # the router's 100 columns do not matter

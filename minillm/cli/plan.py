@@ -10,18 +10,18 @@ from minillm.cli.parser import PLACEMENT, PLAN_OPTIONS
 from minillm.cli.terminal import write
 from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
-from minillm.estimate import bytes_per_token
 from minillm.hardware import PUBLISHED, USABLE, Hardware
 from minillm.model_source import find_model
-from minillm.predict import Rates, decode
-from minillm.report import describe
-from minillm.units import gib, short
+from minillm.predict import Rates, blocks, decode, read_bytes
+from minillm.quant.mix import quantised
+from minillm.report import describe, stored_as
+from minillm.units import GB, gib, short
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan of a model; returns the exit status."""
     options = given(args, PLAN_OPTIONS)
-    config = find_model(args.model, config_only=True).config
+    config = quantised(find_model(args.model, config_only=True).config, options.get("quantize"))
     dtype = options.get("dtype", "auto")
     dtype = config.dtype if dtype == "auto" else dtype
     tokens = _context(options.get("max_model_len"), config)
@@ -64,6 +64,7 @@ def _memory(config: ModelConfig, dtype: str, tokens: int) -> list[tuple[str, str
     return [
         ("embedding", gib(plan.embedding)),
         ("one layer", _layers(plan)),
+        *([("stored as", stored_as(config, DTYPES[dtype]))] if config.quantize else []),
         ("all layers", gib(plan.layers)),
         ("head", gib(plan.head) if plan.head else "tied: the embedding serves"),
         ("KV cache", f"{plan.kv_per_token:,} bytes a token, {gib(plan.kv)} for {tokens:,} tokens"),
@@ -80,7 +81,8 @@ def _on(
     if machine.gpu_memory_bytes is None:
         if placement:
             raise InputError(f"{machine.name} has nothing to offload from: leave {', '.join(placement)} out")
-        speed = machine.host_gb_s * 1e9 / bytes_per_token(config, 8 * dtype_bytes)
+        read = sum(read_bytes(config, block, dtype_bytes) for block in blocks(config))
+        speed = machine.host_gb_s * GB / read
         return [("predicted for", machine.name), ("speed", f"{short(speed)} tokens a second at most")]
     tokens = tokens or min(config.context_length, PLANNED_TOKENS)
     free = int(machine.gpu_memory_bytes * USABLE)

@@ -10,12 +10,10 @@ Groups of input columns are always in order.
 
 import torch
 
-from minillm.errors import InputError
 from minillm.quant.others import (
     PER_INT,
     Tensors,
     Unpacked,
-    check_settings,
     check_shapes,
     check_tensors,
     nibbles,
@@ -24,19 +22,17 @@ from minillm.quant.others import (
 PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 
 
-def check(settings: dict) -> None:
-    """Raise InputError unless a `quantization_config` says int4 AWQ in the layout that is read here."""
-    check_settings(settings, "awq")
-    version = str(settings.get("version", "gemm")).lower()
-    if version != "gemm":
-        raise InputError(f"awq of version {version!r} is not supported: minillm reads gemm")
-
-
-def unpack(name: str, tensors: Tensors) -> Unpacked:
-    """The tensors of Linear `name`. InputError for tensors that do not fit together."""
+def shape_of(name: str, tensors: Tensors) -> tuple[int, int]:
+    """Rows and columns of Linear `name`; InputError for tensors that do not fit together."""
     check_tensors(name, tensors)
     columns, rows = tensors["qweight"].shape[0], PER_INT * tensors["qweight"].shape[1]
     check_shapes(name, tensors, rows, columns)
+    return rows, columns
+
+
+def unpack(name: str, tensors: Tensors) -> Unpacked:
+    """The tensors of Linear `name`. InputError as of `shape_of`."""
+    _, columns = shape_of(name, tensors)
     groups = len(tensors["scales"])
     return Unpacked(
         values=nibbles(tensors["qweight"], PLACES).T.contiguous(),

@@ -50,14 +50,15 @@ class Format:
         """Whether a tensor of that shape can be stored: a matrix whose rows are whole groups."""
         return len(shape) == 2 and min(shape) > 0 and shape[1] % max(self.group, 1) == 0
 
-    def check(self, name: str, shape: tuple[int, ...]) -> None:
-        """Raise InputError, with `name`, for a tensor that cannot be stored."""
+    def check(self, name: str, shape: tuple[int, ...], key: str | None = None) -> None:
+        """Raise InputError, with `name`, for a tensor that cannot be stored; `key`: what a mix calls it."""
         if len(shape) != 2 or min(shape) < 1:
             raise InputError(f"{name} has shape {list(shape)}: {self.name} stores matrices [out, in] only")
         if not self.takes(shape):
+            others = [format.name for format in FORMATS.values() if format.takes(shape)]
             raise InputError(
                 f"{name} has {shape[1]} columns, which {self.name}'s groups of {self.group} do not divide: "
-                f"choose {_alternatives(shape)} for it"
+                f"choose {' or '.join(others)} for it" + (f", as in {key}={others[0]}" if key else "")
             )
 
     def places(self, rows: int, columns: int, begin: int = 0) -> tuple[Place, ...]:
@@ -108,11 +109,6 @@ def find_format(name: str) -> Format:
     if name not in FORMATS:
         raise InputError(f"quantize has the format {name!r}: minillm knows {', '.join(FORMATS)}")
     return FORMATS[name]
-
-
-def _alternatives(shape: tuple[int, ...]) -> str:
-    """The formats that a user could choose instead."""
-    return " or ".join(format.name for format in FORMATS.values() if format.takes(shape))
 
 
 def _count(shape: tuple[int, ...]) -> int:

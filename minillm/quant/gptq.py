@@ -17,7 +17,6 @@ from minillm.quant.others import (
     PER_INT,
     Tensors,
     Unpacked,
-    check_settings,
     check_shapes,
     check_tensors,
     nibbles,
@@ -26,19 +25,19 @@ from minillm.quant.others import (
 IN_ORDER = tuple(range(PER_INT))
 
 
-def zero_offset(settings: dict) -> int:
-    """What the zeros lack by this `quantization_config`; InputError if it is not int4 GPTQ."""
-    check_settings(settings, "gptq")
-    return 0 if settings.get("checkpoint_format") == "gptq_v2" else 1
-
-
-def unpack(name: str, tensors: Tensors, offset: int = 1) -> Unpacked:
-    """The tensors of Linear `name`; `offset` from `zero_offset`. InputError if they do not fit together."""
+def shape_of(name: str, tensors: Tensors) -> tuple[int, int]:
+    """Rows and columns of Linear `name`; InputError for tensors that do not fit together."""
     check_tensors(name, tensors)
     columns, rows = PER_INT * tensors["qweight"].shape[0], tensors["qweight"].shape[1]
     check_shapes(name, tensors, rows, columns)
     if "g_idx" in tensors and tuple(tensors["g_idx"].shape) != (columns,):
         raise InputError(f"{name}.g_idx has {tensors['g_idx'].numel()} entries for {columns} input columns")
+    return rows, columns
+
+
+def unpack(name: str, tensors: Tensors, offset: int = 1) -> Unpacked:
+    """The tensors of Linear `name`; `offset`: what the zeros lack. InputError as of `shape_of`."""
+    _, columns = shape_of(name, tensors)
     groups = len(tensors["scales"])
     in_order = torch.arange(columns, device=tensors["qweight"].device) // (columns // groups)
     return Unpacked(

@@ -1,7 +1,7 @@
 """A block's parameters in its layer's flat buffer when its matrices are quantised. No torch.
 
-Matrices that share an input (q, k and v; gate and up) lie one below the other as one matrix, so that they
-cost one product, as in the dense layout. What is no projection, norms, biases and a router, stays dense.
+Matrices that share an input (q, k and v; gate and up) and a format lie one below the other as one matrix, so
+that they cost one product, as in the dense layout. What has no format, such as norms and biases, stays dense.
 """
 
 from dataclasses import dataclass
@@ -48,30 +48,32 @@ def dense(dtype: str) -> Format:
     return Format(dtype, 0, (Part("weight", dtype),))
 
 
-def block_layout(shapes: Shapes, format: Format | None, dtype: str, begin: int = 0) -> BlockLayout:
+def block_layout(shapes: Shapes, formats: dict[str, Format], dtype: str, begin: int = 0) -> BlockLayout:
     """Lay out a block whose parameters are `shapes` (`geometry.block_shapes`), from byte `begin` on.
 
-    `format` is for projections (None: dense), `dtype` torch's name for the rest. Raises InputError for a
-    projection that the format cannot store.
+    `formats` of quantised matrices, by name; `dtype` is torch's name for all others. Raises InputError for a
+    matrix that its format cannot store.
     """
     entries, end = [], begin
-    for names in _groups(shapes, stack=format is not None):
-        packed = format is not None and names[0].endswith("_proj.weight")
-        for name in names if packed else ():
+    for names in _groups(shapes, formats):
+        format = formats.get(names[0], dense(dtype))
+        for name in names if names[0] in formats else ():
             format.check(name, shapes[name])
         rows = tuple(shapes[name][0] if len(shapes[name]) > 1 else 1 for name in names)
-        columns, chosen = shapes[names[0]][-1], format if packed else dense(dtype)
-        places = chosen.places(sum(rows), columns, end)
-        entries.append(Entry(names, rows, columns, chosen, places))
+        columns = shapes[names[0]][-1]
+        places = format.places(sum(rows), columns, end)
+        entries.append(Entry(names, rows, columns, format, places))
         end = -(-(places[-1].offset + places[-1].num_bytes) // ALIGNMENT) * ALIGNMENT
     return BlockLayout(tuple(entries), begin, end)
 
 
-def _groups(shapes: Shapes, stack: bool) -> list[tuple[str, ...]]:
-    """Names in order, those that are stacked together as one group."""
+def _groups(shapes: Shapes, formats: dict[str, Format]) -> list[tuple[str, ...]]:
+    """Names in order, those that are stacked together as one group: neighbours in one format."""
     groups: list[tuple[str, ...]] = []
     for name in shapes:
-        if stack and groups and _stackable(groups[-1][-1], name):
+        above = groups[-1][-1] if groups else ""
+        alike = name in formats and formats.get(above) == formats[name]
+        if alike and _stackable(above, name):
             groups[-1] += (name,)
         else:
             groups.append((name,))

@@ -11,10 +11,12 @@ What says more wins, wherever it stands: layers and part, then layers, then part
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 
 from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
+from minillm.geometry import block_shapes
 from minillm.quant.formats import FORMATS, Format, find_format
 
 NONE = "none"
@@ -56,8 +58,11 @@ class Mix:
         mix._check_conflicts()
         return mix
 
-    def format(self, index: int, part: str) -> Format | None:
-        """The format of block `part` ("attention" or "mlp") of layer `index`; None: not quantised."""
+    def format(self, index: int, part: str, name: str = "") -> Format | None:
+        """The format of block `part` ("attention" or "mlp") of layer `index`; None: not quantised.
+
+        The same for each of its matrices, whatever their `name`.
+        """
         ranked = [rule for rule in self._by_rank if rule.covers(index, part)]
         return ranked[0].format if ranked else None
 
@@ -93,11 +98,27 @@ def quantised(config: ModelConfig, quantize: str | None) -> ModelConfig:
         return config
     if config.quantize is not None:
         raise InputError(
-            f"quantize is {quantize!r}, but the model is stored as {config.quantize}: leave it out"
+            f"quantize is {shown(quantize)}, but the model is stored as {config.quantize} already: "
+            "leave quantize out"
         )
+    return with_mix(config, quantize)
+
+
+def with_mix(config: ModelConfig, quantize: str) -> ModelConfig:
+    """The same model in the formats of that mix, checked against its matrices."""
     mix = Mix.parse(quantize)
     mix.check(config.num_hidden_layers)
-    return replace(config, quantize=mix)
+    config = replace(config, quantize=mix)
+    check_formats(config)
+    return config
+
+
+def check_formats(config: ModelConfig) -> None:
+    """Raise InputError for the first matrix that its format cannot store."""
+    for index, (key, part) in product(range(config.num_hidden_layers), PARTS.items()):
+        shapes = block_shapes(config, index, part)
+        for name, format in config.formats(index, part).items():
+            format.check(f"model.layers.{index}.{name}", shapes[name], key)
 
 
 def _rule(item: str) -> Rule:

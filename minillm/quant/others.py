@@ -9,7 +9,7 @@ from minillm.quant import int4
 from minillm.quant.formats import Format, int4_format
 
 Tensors = dict[str, torch.Tensor]  # of one Linear: "qweight", "qzeros", "scales", perhaps "g_idx"
-BITS, PER_INT = 4, 8
+PER_INT = 8
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,8 @@ class Unpacked:
         Raises InputError, with `name`, where there is none: columns that are not grouped in their order
         (act-order), and scales that float16 does not hold.
         """
-        columns = self.values.shape[1]
-        group = columns // self.zeros.shape[1]
-        order = torch.arange(columns, device=self.group_of.device) // group
-        if not torch.equal(self.group_of, order):
-            raise InputError(
-                f"{name}: g_idx is out of order (desc_act, act-order), which minillm cannot store packed: "
-                "choose a checkpoint made with desc_act false"
-            )
+        group = self.values.shape[1] // self.zeros.shape[1]
+        check_order(name, self.group_of, group)
         scales = self.scales.half()
         if not torch.equal(scales.float(), self.scales.float()):
             raise InputError(
@@ -48,6 +42,16 @@ class Unpacked:
         format = int4_format(group, "zero")
         packed = int4.pack(self.values.unflatten(1, (-1, group)))
         return format, {"packed": packed, "scale": scales.contiguous(), "zero": self.zeros.contiguous()}
+
+
+def check_order(name: str, group_of: torch.Tensor, group: int) -> None:
+    """Raise InputError unless input columns are grouped in their order, `group` by `group`."""
+    order = torch.arange(len(group_of), device=group_of.device) // group
+    if not torch.equal(group_of.long(), order):
+        raise InputError(
+            f"{name}: g_idx is out of order (desc_act, act-order), which minillm cannot store packed: "
+            "choose a checkpoint made with desc_act false"
+        )
 
 
 def nibbles(packed: torch.Tensor, places: tuple[int, ...]) -> torch.Tensor:
@@ -84,12 +88,3 @@ def check_shapes(name: str, tensors: Tensors, rows: int, columns: int) -> None:
             f"{name} has {columns} columns in {groups} groups and {rows} rows: minillm reads groups of a "
             "whole, even number of columns and rows that 8 divides"
         )
-
-
-def check_settings(settings: dict, method: str) -> None:
-    """Raise InputError unless a checkpoint's `quantization_config` says four bits of that method."""
-    found = settings.get("quant_method")
-    if found != method:
-        raise InputError(f"quant_method is {found!r}: this reads {method}")
-    if settings.get("bits") != BITS:
-        raise InputError(f"{method} with {settings.get('bits')} bits is not supported: minillm reads {BITS}")

@@ -49,6 +49,11 @@ class PackedWeight:
         """Quantise `dense` into this place; InputError where it holds what the format cannot store."""
         codec.write(self.format, dense.to(self.made_on, self.dtype), self.parts, self.name)
 
+    def store(self, parts: codec.Parts) -> None:
+        """Take over what is quantised already, in this format."""
+        for key, value in parts.items():
+            self.parts[key].copy_(value)
+
     def dense(self, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """The matrix that is stored."""
         return codec.dequantise(self.format, self.parts, dtype)
