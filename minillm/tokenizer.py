@@ -27,10 +27,12 @@ class Tokenizer:
             raise InputError(f"the tokenizer in {str(folder)!r} cannot be read: {_reason(error)}") from None
 
     @classmethod
-    def from_gguf(cls, file) -> "Tokenizer":
-        """The tokenizer inside a GGUF file."""
+    def from_gguf(cls, file) -> "Tokenizer | None":
+        """The tokenizer inside a GGUF file, None when it has none."""
         from minillm.quant.gguf.tokenizer import read_tokenizer
 
+        if file.get("tokenizer.ggml.model") is None:
+            return None
         tokenizer = cls.__new__(cls)
         tokenizer.backend = read_tokenizer(file)
         return tokenizer

@@ -19,8 +19,11 @@ def permuted(weight: np.ndarray, heads: int) -> np.ndarray:
     return out
 
 
-def write_gguf(path: Path, model, kind: str = "F32", extra=None, tokenizer: dict | None = None) -> Path:
-    """A transformers Qwen3 or Llama in one file, its matrices in `kind`; `extra(writer)` may add keys."""
+def write_gguf(path: Path, model, kind="F32", extra=None, tokenizer: dict | None = None) -> Path:
+    """A transformers Qwen3 or Llama in one file; `extra(writer)` may add keys.
+
+    Its matrices are in `kind`, or `kind(name)` by Hugging Face's names.
+    """
     config = model.config
     architecture = config.model_type
     writer = gguf.GGUFWriter(path, architecture)
@@ -39,7 +42,8 @@ def write_gguf(path: Path, model, kind: str = "F32", extra=None, tokenizer: dict
             weight = permuted(weight, config.num_attention_heads)
         elif architecture == "llama" and ".k_proj." in name:
             weight = permuted(weight, config.num_key_value_heads)
-        add(writer, names.get_name(name, try_suffixes=(".weight", ".bias")), weight, kind)
+        theirs = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        add(writer, theirs, weight, kind(name) if callable(kind) else kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -48,9 +52,24 @@ def write_gguf(path: Path, model, kind: str = "F32", extra=None, tokenizer: dict
 
 
 def add(writer, name: str, weight: np.ndarray, kind: str) -> None:
-    """A tensor, packed as `kind` if it is a matrix."""
+    """A tensor, packed as `kind` if it is a matrix; of a kind that the library cannot pack, random blocks."""
     number = gguf.GGMLQuantizationType[kind] if weight.ndim > 1 else F32
-    writer.add_tensor(name, gguf.quants.quantize(weight, number), raw_dtype=number)
+    made_up = weight.ndim > 1 and kind in SCALES
+    packed = random_blocks(kind, *weight.shape) if made_up else gguf.quants.quantize(weight, number)
+    writer.add_tensor(name, packed, raw_dtype=number)
+
+
+# Of blocks of 256 weights: where the float16 scales are, and what they are so that weights are small.
+SCALES = {"Q4_K": {0: 0.0004, 2: 0.003}, "Q5_K": {0: 0.0002, 2: 0.003}, "Q6_K": {208: 0.00002}}
+
+
+def random_blocks(kind: str, rows: int, columns: int) -> np.ndarray:
+    """uint8 [rows, bytes]: the same for the same shape."""
+    weights, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    blocks = np.random.default_rng(rows).integers(0, 256, (rows * columns // weights, size), np.uint8)
+    for place, scale in SCALES[kind].items():
+        blocks[:, place : place + 2] = np.frombuffer(np.float16(scale).tobytes(), np.uint8)
+    return blocks.reshape(rows, -1)
 
 
 def _geometry(writer, config) -> None:
