@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from hub_model import hub_cache, served  # noqa: F401 - fixtures
+from saved_models import saved_model, small_model  # noqa: F401 - fixtures
 
 # Two processes that each start as many threads as there are cores spend their time waiting for each other.
 torch.set_num_threads(1)

@@ -112,7 +112,7 @@ def test_moe_layers_follow_step_and_exceptions():
         ({"rms_norm_eps": 0}, "rms_norm_eps is 0"),
         ({"tie_word_embeddings": "no"}, "tie_word_embeddings is 'no'"),
         ({"dtype": "int8"}, "dtype 'int8' is not supported"),
-        ({"model_type": "llama"}, "model_type 'llama' is not supported"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2' is not supported"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported"),
         ({"use_sliding_window": True}, "use_sliding_window true is not supported"),
         ({"rope_parameters": {"rope_type": "llama3"}}, "rope type 'llama3' is not supported"),

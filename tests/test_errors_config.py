@@ -88,7 +88,7 @@ def test_a_size_is_not_a_size(folder, capsys, key, value):
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("model_type", "llama"),
+        ("model_type", "gpt2"),
         ("model_type", 5),
         ("model_type", ["qwen3"]),
         ("model_type", ...),
