@@ -6,8 +6,9 @@ import torch
 
 from minillm.accelerators import Accelerator
 from minillm.config import ModelConfig
-from minillm.geometry import ALIGNMENT, PARTS
+from minillm.geometry import ALIGNMENT, PARTS, block_shapes
 from minillm.model import Qwen3
+from minillm.quant.layout import STACKED
 
 KINDS = ("int8", "int4", "fp8")  # of formats that have kernels
 
@@ -22,12 +23,23 @@ def eager_because(accelerator: Accelerator, config: ModelConfig, dtype: torch.dt
         return "fused kernels know no biases"
     if not config.qk_norm:
         return "fused kernels know no attention without QK-norm"
-    blocks = product(range(config.num_hidden_layers), PARTS)
-    formats = {format.name for block in blocks if (format := config.format(*block)) is not None}
-    if odd := sorted(name for name in formats if not name.startswith(KINDS)):
-        return f"fused kernels do not know the format {odd[0]}"
+    if config.quantize is not None and (reason := _formats_refused(config)):
+        return reason
     if any(row * config.hidden_size * dtype.itemsize % ALIGNMENT for row in rows):
         return "projections do not lie side by side in memory"
+    return None
+
+
+def _formats_refused(config: ModelConfig) -> str | None:
+    """Why not with these quantised matrices: an unknown format, or several in one stack of projections."""
+    for index, part in product(range(config.num_hidden_layers), PARTS):
+        formats = config.formats(index, part)
+        if odd := sorted(each.name for each in formats.values() if not each.name.startswith(KINDS)):
+            return f"fused kernels do not know the format {odd[0]}"
+        for stack in STACKED:
+            names = [name for name in block_shapes(config, index, part) if name.split(".")[-2] in stack]
+            if len({formats.get(name) for name in names}) > 1:
+                return "projections of one input are in different formats"
     return None
 
 

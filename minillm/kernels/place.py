@@ -50,7 +50,8 @@ def place(
     return q
 
 
-@triton.jit
+# Without a kernel of its own for every other length of a prompt: compiling one takes longer than a prefill.
+@triton.jit(do_not_specialize=["T"])
 def _place(
     qkv, q_norm, k_norm, inv_freq, positions, q, keys, values, stride_b, stride_h, T, eps, rope_scale,
     H: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
