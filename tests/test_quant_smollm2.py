@@ -1,10 +1,13 @@
 """A real GGUF file of the Llama family against transformers' own reading of it, tensors, tokens and text."""
 
+import json
+
 import pytest
 import torch
 from llama_forward import Llama
 from smollm2 import smollm2  # noqa: F401 - a fixture
 
+from experiments import gguf_parity
 from minillm.quant.gguf import blocks, names
 from minillm.quant.gguf.config import read_config
 from minillm.quant.gguf.file import GGUFFile
@@ -80,6 +83,31 @@ def test_greedy_tokens_are_those_of_transformers(file, ours, reference, tokenize
                 torch.tensor([ids]), attention_mask=torch.ones(1, len(ids)), max_new_tokens=8, do_sample=False
             )
             assert model.greedy(ids, 8) == expected[0, len(ids) :].tolist()
+
+
+def test_the_engine_gives_transformers_tokens_in_every_placement(smollm2, tmp_path, monkeypatch):  # noqa: F811
+    """Three short answers; all ten, 64 tokens each, are in the result of the experiment."""
+    monkeypatch.setattr(gguf_parity, "STREAMED_ANSWERS", 1)
+    ask = [
+        "--file",
+        str(smollm2),
+        "--out",
+        str(tmp_path),
+        "--machine",
+        "test",
+        "--prompts",
+        "3",
+        "--tokens",
+        "12",
+    ]
+    assert gguf_parity.main(ask) == 0
+    written = json.loads((tmp_path / "gguf__test.json").read_text())
+    assert [row["key"] for row in written["rows"]][:4] == ["tensors", "answer/00", "answer/01", "answer/02"]
+    assert all(row["equal"] and row["max_logit_error"] < 1e-3 for row in written["rows"][1:4])
+    streamed = [row for row in written["rows"] if "equal_logits" in row]
+    assert len(streamed) == 9
+    layer = written["rows"][0]["layer_bytes"] // 30
+    assert {row["bytes_copied"] % layer for row in streamed} == {0}
 
 
 def test_the_model_knows_the_capital_of_france(file, ours, tokenizer):
