@@ -181,7 +181,7 @@ def _architecture(values: dict[str, Any]) -> str:
             f"model_type {model_type!r} is not supported: choose one of {', '.join(ARCHITECTURES)}"
         )
     if _or(values, "hidden_act", "silu") != "silu":
-        raise InputError(f"hidden_act {values['hidden_act']!r} is not supported: Qwen3 uses silu")
+        raise InputError(f"hidden_act {values['hidden_act']!r} is not supported: Qwen3 and Llama use silu")
     if values.get("use_sliding_window"):
         raise InputError("use_sliding_window true is not supported: every published Qwen3 has it false")
     _refuse_layer_types(_or(values, "layer_types", []))

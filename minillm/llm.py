@@ -34,8 +34,8 @@ from minillm.weights import Fill
 class LLM:
     """Load a model and generate.
 
-    `model`: a folder with config.json and safetensors, a hub id, "tiny" or another model that comes with
-    minillm, or "random:Qwen3-8B".
+    `model`: a folder with config.json and safetensors, a GGUF file, a hub id, "tiny" or another model that
+    comes with minillm, "smollm2" once it was downloaded, or "random:Qwen3-8B".
     `device`: auto (CUDA if there is one), cpu, cuda, cuda:N. `dtype`: auto (as stored), bfloat16, float16,
     float32. `max_model_len`: most tokens a request may store; default: the model's context.
     `seed`: of random weights, and of requests without a seed of their own.

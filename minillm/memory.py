@@ -6,6 +6,7 @@ tensors); the workspace of a prefill is an estimate.
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 
@@ -65,6 +66,7 @@ def plan(config: ModelConfig, dtype_bytes: int, max_model_len: int, batch: int =
     )
 
 
+@lru_cache(maxsize=8192)  # asked for over and over, and a block of experts has hundreds of matrices
 def block_bytes(config: ModelConfig, index: int, part: str, dtype_bytes: int) -> int:
     """Bytes of one residual block of layer `index`, `part` "attention" or "mlp", alignment included."""
     shapes, formats = block_shapes(config, index, part), config.formats(index, part)

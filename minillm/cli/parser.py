@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
 def make_parser() -> Parser:
     """The parser of `minillm`; its result holds `command` and that command's options."""
-    parser = Parser(prog="minillm", description="A small LLM inference engine for Qwen3.")
+    parser = Parser(prog="minillm", description="A small LLM inference engine for Qwen3 and Llama.")
     parser.add_argument("--version", action="version", version=f"minillm {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _generate(_command(commands, "generate", "answer one prompt or a file of prompts", MODEL_HELP))
