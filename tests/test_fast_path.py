@@ -60,8 +60,13 @@ def tokens(outputs: list) -> list[list[int]]:
     return [output.token_ids for output in outputs]
 
 
-@pytest.mark.parametrize(("budget", "slots", "mode"), [*PLACES, (2, None, "naive")])
-@pytest.mark.parametrize("changes", [{}, {"tie_word_embeddings": True, "head_dim": 24}])
+@pytest.mark.parametrize(
+    ("budget", "slots", "mode", "changes"),
+    [
+        *((*place, {}) for place in (*PLACES, (2, None, "naive"))),
+        (2, 1, "prefetch", {"tie_word_embeddings": True, "head_dim": 24}),
+    ],
+)
 def test_tokens_and_logits_are_those_of_the_eager_engine(
     make_checkpoint, make_fast, budget, slots, mode, changes
 ):

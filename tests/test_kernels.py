@@ -64,7 +64,7 @@ def test_token_to_query_and_cache(dtype, D, positions):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize(("H", "K", "D"), [(6, 2, 48), (4, 4, 16), (8, 1, 128)])
-@pytest.mark.parametrize("lengths", [[1], [64], [65], [130, 7, 319]])
+@pytest.mark.parametrize("lengths", [[64], [65], [130, 1, 319]])
 def test_attention_of_one_token(dtype, H, K, D, lengths):
     B, positions = len(lengths), torch.tensor(lengths, device=DEVICE)[:, None] - 1
     q = random(B, 1, H, D, dtype=dtype)
@@ -72,7 +72,7 @@ def test_attention_of_one_token(dtype, H, K, D, lengths):
     expected = attend.attend_reference(q.double(), keys.double(), values.double(), positions)
     for row, length in enumerate(lengths):  # what is beyond the end must not even be looked at
         keys[row, :, length:] = values[row, :, length:] = float("nan")
-    for parts in (1, 4, 16):
+    for parts in (1, 4):
         found = attend.attend(q, keys, values, positions, parts)
         assert found.shape == (B, 1, H * D)
         assert (found - expected).abs().max() < TOLERANCE[dtype]
