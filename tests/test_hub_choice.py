@@ -35,7 +35,7 @@ def refuse_to_fetch(config: bytes, served: StandInHub, says: str) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model_type": "llama"}, "model_type 'llama'"),
+        ({"model_type": "gpt2"}, "model_type 'gpt2'"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quant_method 'fp8'.*unquantised"),
         ({"hidden_size": -1}, "hidden_size is -1"),
     ],

@@ -105,6 +105,14 @@ def test_qwen2_is_transformers_qwen2(both, text):
     assert ours(text)["input_ids"] == theirs(text)["input_ids"]
 
 
+def test_an_end_token_that_is_ordinary_text_stays_text(make_file, vocabulary):
+    ours = read_tokenizer(GGUFFile(make_file("qwen2")))
+    ordinary = vocabulary[0][2]  # the file's eos_token_id is 2
+    assert ours.eos_token is None
+    assert ordinary not in ours.all_special_tokens
+    assert ours.decode(ours(ordinary)["input_ids"], skip_special_tokens=True) == ordinary
+
+
 def test_composed_characters_are_one(both):
     """Qwen's tokenizer puts an accent and its letter together before anything else."""
     ours, _ = both

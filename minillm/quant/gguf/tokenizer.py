@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import PreTokenizer
     from transformers import PreTrainedTokenizerFast
 
-CONTROL, USER_DEFINED, UNUSED = 3, 4, 5  # token types
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # token types
 SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
@@ -48,7 +48,7 @@ def read_tokenizer(file: GGUFFile) -> "PreTrainedTokenizerFast":
             f"{file.path} splits text in the way {split!r}: minillm knows {', '.join(SPLITS)}; give token ids"
         )
     tokens, types = _lists(file)
-    special = {name: _token(file, tokens, key) for name, key in SPECIAL.items()}
+    special = {name: _token(file, tokens, types, key) for name, key in SPECIAL.items()}
     try:
         backend = _backend(file, split, tokens, types, special["bos_token"])
     except Exception as error:  # the library raises its own kind for merges of unknown tokens
@@ -72,13 +72,14 @@ def _lists(file: GGUFFile) -> tuple[list[str], list[int]]:
     return tokens, types
 
 
-def _token(file: GGUFFile, tokens: list[str], key: str) -> str | None:
+def _token(file: GGUFFile, tokens: list[str], types: list[int], key: str) -> str | None:
+    """The token of a role; None where none has it, or one that text can hold: it must not be set apart."""
     index = file.get(f"tokenizer.ggml.{key}_token_id")
     if index is None:
         return None
     if not isinstance(index, int) or not 0 <= index < len(tokens):
         raise InputError(f"{file.path}: {key}_token_id is {shown(index)}: it must be below {len(tokens)}")
-    return tokens[index]
+    return None if types[index] == NORMAL else tokens[index]
 
 
 def _backend(file: GGUFFile, split: str, tokens: list[str], types: list[int], begin: str | None) -> "Backend":
