@@ -2,9 +2,10 @@
 
 Matrices that the file holds quantised are copied as they are (`quant/sources.py`).
 
-Two exceptions: a stored `lm_head.weight` beside tied embeddings is accepted and not allocated, and
-`rotary_emb.inv_freq` (a buffer that old exporters wrote) is ignored. Experts may be stored one by one or
-fused, as `experts.gate_up_proj` [E, 2·width, hidden] and `experts.down_proj` [E, hidden, width].
+Exceptions: a stored `lm_head.weight` beside tied embeddings is accepted and not allocated, and
+`rotary_emb.inv_freq` (a buffer that old exporters wrote) and GPTQ's biases of zeros are ignored. Experts may
+be stored one by one or fused, as `experts.gate_up_proj` [E, 2·width, hidden] and `experts.down_proj`
+[E, hidden, width].
 """
 
 import re
@@ -19,7 +20,7 @@ from minillm.checkpoint import FLOATS, Checkpoint
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.progress import Progress
-from minillm.quant.sources import Int4Source, PackedSource, packed_sources
+from minillm.quant.sources import Int4Source, PackedSource, is_no_bias, packed_sources
 
 _EXPERT = re.compile(r"(?P<experts>.*\.mlp\.experts)\.(?P<index>\d+)\.(?P<name>gate|up|down)_proj\.weight")
 
@@ -95,6 +96,7 @@ def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source | Pac
     if missing:
         raise InputError(f"{checkpoint.folder}: {_some(missing)} missing; the checkpoint is of another model")
     extra = [key for key in checkpoint.tensors if key not in used and not may_be_left(key, config)]
+    extra = [key for key in extra if not is_no_bias(key, config, checkpoint)]
     if extra:
         raise InputError(
             f"{checkpoint.folder}: {_some(extra)} unknown to {config.model_type}; wrong config.json?"

@@ -93,7 +93,7 @@ def test_a_group_of_the_whole_row(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        ("awq", {"modules_to_not_convert": ["mlp.down_proj"]}),
+        ("awq", {"modules_to_not_convert": ["mlp.down_proj", "mlp.gate", "model.layers.1.mlp.up"]}),
         (
             "gptq",
             {
@@ -127,6 +127,17 @@ def test_the_second_version_of_gptq_stores_zeros_as_they_are(tmp_path):
 
 def settings(kind: str, **others) -> dict:
     return {"quant_method": kind, "bits": 4, "group_size": GROUP} | others
+
+
+def test_biases_of_zeros_are_no_biases(tmp_path):
+    """Older programs wrote one for every matrix of a model that has none."""
+    folder = write_int4(tmp_path / "model", make_reference(**SHAPE), "gptq", GROUP)
+    plain = logits(folder)
+    changed(folder, {f"{Q}.bias": torch.zeros(64).half(), f"{DOWN}.bias": torch.zeros(64).half()})
+    assert torch.equal(logits(folder), plain)
+    changed(folder, {f"{DOWN}.bias": torch.tensor([0.0] * 63 + [1e-3])})
+    with pytest.raises(InputError, match=r"down_proj\.bias is unknown"):
+        logits(folder)
 
 
 # ---- what is refused ----

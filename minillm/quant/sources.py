@@ -89,6 +89,12 @@ class Int4Source:
         return {key.rpartition(".")[2]: checkpoint.tensor(key) for key in self.keys}
 
 
+def is_no_bias(key: str, config: ModelConfig, checkpoint: Checkpoint) -> bool:
+    """Whether it is a bias of zeros beside a matrix of GPTQ, whose older programs gave every matrix one."""
+    gptq_file = getattr(config.quantize, "kind", None) == "gptq"
+    return gptq_file and key.endswith("_proj.bias") and not checkpoint.tensor(key).any()
+
+
 def packed_sources(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, PackedSource | Int4Source]:
     """Sources of all matrices that the checkpoint of `config` holds packed, by parameter name."""
     stored, sources = config.quantize, {}

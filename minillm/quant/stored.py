@@ -91,7 +91,8 @@ def _awq(settings: dict) -> tuple[int, Callable[[str], bool]]:
     if version != "gemm":
         raise InputError(f"awq of version {version!r} is not supported: minillm reads gemm")
     left = settings.get("modules_to_not_convert") or ()
-    return 0, lambda name: any(str(key) in f"model.{name}" for key in left)
+    # Whole names: a router that is left out, "mlp.gate", is no reason to leave mlp.gate_proj out.
+    return 0, lambda name: any(f".{key}." in f".model.{name}." for key in left)
 
 
 def _projections(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
