@@ -9,7 +9,7 @@ computes with dense ones. The same logits must come, bit for bit, when the packe
 
 import argparse
 import sys
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
@@ -93,17 +93,17 @@ class Programs:
 
 def measure(results: Results, programs: Programs, prompts: int, tokens: int) -> None:
     """Tensors, then answers, then placements."""
-    results.row("tensors", lambda: tensors(programs))
+    results.row("tensors", partial(tensors, programs))
     for index in range(prompts):
-        results.row(f"answer/{index:02d}", lambda index=index: answer(programs, index, tokens))
+        results.row(f"answer/{index:02d}", partial(answer, programs, index, tokens))
     for name, options in PLACEMENTS.items():
         missing = [index for index in range(prompts) if not results.rows(f"{name}/{index:02d}")]
         if missing:
             with programs.placed(options) as llm:
                 for index in missing:
                     expected = results.rows(f"answer/{index:02d}")[0]["token_ids"]
-                    row = streamed(programs, llm, index, expected if index < STREAMED_ANSWERS else [])
-                    results.row(f"{name}/{index:02d}", lambda row=row: row)
+                    answered = expected if index < STREAMED_ANSWERS else []
+                    results.row(f"{name}/{index:02d}", partial(streamed, programs, llm, index, answered))
 
 
 def tensors(programs: Programs) -> dict:
