@@ -28,8 +28,11 @@ def test_a_folder_that_holds_something_is_left_alone(small_model, tmp_path, caps
         assert f"{name}' is there already: name a new or an empty folder" in line
     assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
+    same = (tmp_path / "empty").stat().st_ino
     succeeds(capsys, "quantize", folder, tmp_path / "empty", "--quantize", "int8")
     assert torch.equal(logits(tmp_path / "empty"), logits(folder, quantize="int8"))
+    assert (tmp_path / "empty").stat().st_ino == same  # a shell may stand in it
+    assert not (tmp_path / "empty.incomplete").exists()
 
 
 @pytest.mark.parametrize(

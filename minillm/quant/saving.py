@@ -70,12 +70,21 @@ def _whole(folder: Path) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)  # of a run that was killed
         made.mkdir(parents=True)
         yield made
-        made.replace(folder)
+        _move(made, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(f"cannot write {str(folder)!r} ({reason}): choose another place") from None
     finally:
         shutil.rmtree(made, ignore_errors=True)
+
+
+def _move(made: Path, folder: Path) -> None:
+    """One step where there is no such folder. An empty one may be where somebody stands, so it stays."""
+    if not folder.exists():
+        made.replace(folder)
+        return
+    for path in sorted(made.iterdir(), key=lambda path: path.name == "config.json"):
+        path.replace(folder / path.name)  # the configuration last: without it there is no model
 
 
 def _check_space(config: ModelConfig, folder: Path) -> None:
