@@ -53,8 +53,8 @@ def _fields(packed: torch.Tensor, bits: int, run: int) -> torch.Tensor:
 
     Of each run of bytes come first the lowest bits of all its bytes, then the next ones.
     """
-    runs = packed.unflatten(1, (-1, run))
-    # One shift a number: by a tensor of them PyTorch's CPU code is several times as slow.
+    # Of bytes that lie apart, and with a tensor of shifts, PyTorch's CPU code is several times as slow.
+    runs = packed.contiguous().unflatten(1, (-1, run))
     return torch.stack([runs >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], 2).flatten(1)
 
 
@@ -74,25 +74,25 @@ def _six_bits(scales: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _q8_0(blocks: torch.Tensor) -> torch.Tensor:
-    return blocks[:, 2:].view(torch.int8).float() * _half(blocks[:, :2])
+    return blocks[:, 2:].view(torch.int8).float().mul_(_half(blocks[:, :2]))
 
 
 def _q4_0(blocks: torch.Tensor) -> torch.Tensor:
-    return _half(blocks[:, :2]) * (_fields(blocks[:, 2:], 4, 16).float() - 8)
+    return _fields(blocks[:, 2:], 4, 16).float().sub_(8).mul_(_half(blocks[:, :2]))
 
 
 def _q4_1(blocks: torch.Tensor) -> torch.Tensor:
-    return _half(blocks[:, :2]) * _fields(blocks[:, 4:], 4, 16).float() + _half(blocks[:, 2:4])
+    return _fields(blocks[:, 4:], 4, 16).float().mul_(_half(blocks[:, :2])).add_(_half(blocks[:, 2:4]))
 
 
 def _q5_0(blocks: torch.Tensor) -> torch.Tensor:
     values = _fields(blocks[:, 6:], 4, 16) | _fields(blocks[:, 2:6], 1, 1) << 4
-    return _half(blocks[:, :2]) * (values.float() - 16)
+    return values.float().sub_(16).mul_(_half(blocks[:, :2]))
 
 
 def _q5_1(blocks: torch.Tensor) -> torch.Tensor:
     values = _fields(blocks[:, 8:], 4, 16) | _fields(blocks[:, 4:8], 1, 1) << 4
-    return _half(blocks[:, :2]) * values.float() + _half(blocks[:, 2:4])
+    return values.float().mul_(_half(blocks[:, :2])).add_(_half(blocks[:, 2:4]))
 
 
 # ---- blocks of 256 ----
@@ -102,15 +102,15 @@ def _q2_k(blocks: torch.Tensor) -> torch.Tensor:
     scales, values = blocks[:, :16], _fields(blocks[:, 16:80], 2, 32).unflatten(1, (16, 16))
     scale = (_half(blocks[:, 80:82]) * (scales & 15).float())[..., None]
     low = (_half(blocks[:, 82:84]) * (scales >> 4).float())[..., None]
-    return (scale * values.float() - low).flatten(1)
+    return values.float().mul_(scale).sub_(low).flatten(1)
 
 
 def _q3_k(blocks: torch.Tensor) -> torch.Tensor:
     top, low = _fields(blocks[:, :32], 1, 32), _fields(blocks[:, 32:96], 2, 32)
     scales = _fields(blocks[:, 96:104], 4, 8) | _fields(blocks[:, 104:108], 2, 4) << 4
     scale = _half(blocks[:, 108:110]) * (scales.float() - 32)
-    values = low.float() - (top ^ 1).float() * 4  # a set bit means that nothing is subtracted
-    return (scale[..., None] * values.unflatten(1, (16, 16))).flatten(1)
+    values = low.float().sub_((top ^ 1) << 2)  # a set bit means that nothing is subtracted
+    return values.unflatten(1, (16, 16)).mul_(scale[..., None]).flatten(1)
 
 
 def _q4_k(blocks: torch.Tensor) -> torch.Tensor:
@@ -126,13 +126,13 @@ def _scaled(blocks: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     scale, low = _six_bits(blocks[:, 4:16])
     scale = _half(blocks[:, :2])[..., None] * scale
     low = _half(blocks[:, 2:4])[..., None] * low
-    return (scale * values.unflatten(1, (8, 32)).float() - low).flatten(1)
+    return values.unflatten(1, (8, 32)).float().mul_(scale).sub_(low).flatten(1)
 
 
 def _q6_k(blocks: torch.Tensor) -> torch.Tensor:
     values = _fields(blocks[:, :128], 4, 64) | _fields(blocks[:, 128:192], 2, 32) << 4
     scale = _half(blocks[:, 208:210]) * blocks[:, 192:208].view(torch.int8).float()
-    return (scale[..., None] * (values.float() - 32).unflatten(1, (16, 16))).flatten(1)
+    return values.float().sub_(32).unflatten(1, (16, 16)).mul_(scale[..., None]).flatten(1)
 
 
 _EXPAND: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
