@@ -1,5 +1,8 @@
 """Quantised layers behind every store: the same logits bit for bit, and no byte moved but the packed ones."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from command_line import fails, succeeds
@@ -47,7 +50,7 @@ def check_placements(name: str, mix: str, placements: list[dict]) -> None:
             assert torch.equal(llm.logits(ids), logits), options
 
 
-@pytest.mark.parametrize("mix", MIXES)
+@pytest.mark.parametrize("mix", ["int8", "int4", "fp8", MIXES[-1]])
 def test_every_placement_gives_the_resident_logits(mix):
     check_placements("tiny", mix, PLACEMENTS)
 
@@ -180,6 +183,16 @@ def test_a_plan_for_a_machine_follows_the_packed_bytes(capsys):
         for more in ((), ("--quantize", "int8"))
     ]
     assert 1.7 < laptop[1] / laptop[0] < 2
+
+
+def test_a_plan_takes_no_torch():
+    program = (
+        "import sys; from minillm.__main__ import main; "
+        "main(['plan', 'tiny', '--quantize', 'attn=int8,mlp=int4', '--hardware', 'rtx3070']); "
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("False\n")
 
 
 @pytest.mark.parametrize(

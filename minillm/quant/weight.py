@@ -10,8 +10,8 @@ from minillm.quant.layout import Entry
 class PackedWeight:
     """A matrix [rows, columns] in the parts of a format, often some rows of a stack of several.
 
-    `linear` takes it as it takes a tensor; filling it quantises. Not a Parameter: nothing but these two is
-    ever done with it.
+    `linear` takes it as it takes a tensor; it is filled by `copy_`, which quantises, or by `store`. Not a
+    Parameter: nothing else is ever done with it.
     """
 
     def __init__(self, name: str, format: Format, parts: codec.Parts, columns: int, dtype: torch.dtype):
