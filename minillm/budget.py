@@ -42,6 +42,7 @@ class Request:
     free: int | None = None  # bytes of device memory; None: unknown, so not checked
     total: int | None = None  # bytes that the device has, likewise
     host_free: int | None = None  # bytes of host memory, likewise
+    scratch: int = 0  # bytes of device memory for expanding quantised weights
     table_on_host: bool = False  # whether an untied embedding stays there though nothing streams
     rates: Callable[[], Machine | None] = lambda: None  # asked where layers stream, for it can take a while
 
@@ -95,7 +96,7 @@ def device_bytes(request: Request, placement: Placement) -> int:
     # Without streaming the embedding is on the device, too. A tied one always is: it serves as the head.
     table = 0 if plan.head and (placement.streamed or request.table_on_host) else plan.embedding
     weights = sum(sizes[index] for index in placement.resident) + placement.slots * slot
-    return weights + table + plan.head + plan.norm + plan.kv + plan.workspace
+    return weights + table + plan.head + plan.norm + plan.kv + plan.workspace + request.scratch
 
 
 def slot_bytes(plan: memory.MemoryPlan, placement: Placement) -> int:

@@ -19,6 +19,7 @@ from minillm.linear import linear
 from minillm.mlp import MLP
 from minillm.model import Qwen3
 from minillm.norm import RMSNorm
+from minillm.quant.codec import pieces
 from minillm.quant.weight import PackedWeight
 from minillm.rope import Rotation
 
@@ -84,8 +85,10 @@ def row_product(x: torch.Tensor, weight: torch.Tensor | PackedWeight, **around) 
 
 def many_rows(x: torch.Tensor, weight: torch.Tensor | PackedWeight) -> torch.Tensor:
     """x · weightᵀ for `x` [..., in] of several rows."""
-    in_four_bits = not isinstance(weight, torch.Tensor) and weight.format.name.startswith("int4")
-    return linear(x, expand(weight, x.dtype) if in_four_bits else weight)
+    if isinstance(weight, torch.Tensor) or not weight.format.name.startswith("int4"):
+        return linear(x, weight)
+    ranges = pieces(*weight.shape, x.element_size(), x.device)
+    return torch.cat([linear(x, expand(weight.rows(weight.name, *piece), x.dtype)) for piece in ranges], -1)
 
 
 def is_row(hidden: torch.Tensor) -> bool:

@@ -8,10 +8,12 @@ import torch
 from command_line import fails, succeeds
 
 from experiments.skill_accuracy import our_answers
-from minillm import LLM, memory
+from minillm import LLM, memory, presets
+from minillm.budget import Request, decide
 from minillm.errors import InputError
 from minillm.geometry import PARTS
 from minillm.quant import codec
+from minillm.quant.mix import quantised
 from minillm.units import gib
 from training.skills import held_out
 
@@ -250,3 +252,16 @@ def test_nan_in_a_weight_is_named(make_checkpoint, mix, odd, options):
     ) as caught:
         open_model(folder, mix, **options)
     assert "\n" not in str(caught.value)
+
+
+def test_memory_for_expanding_is_planned_on_a_gpu_only():
+    config = quantised(presets.load("Qwen3-8B"), "int4")
+    planned = {
+        scratch: decide(
+            Request(config=config, dtype_bytes=2, tokens=512, gpu_layer_budget=4, scratch=scratch)
+        )
+        for scratch in (0, codec.scratch_bytes(torch.device("cuda")))
+    }
+    without, with_it = planned.values()
+    assert codec.scratch_bytes(torch.device("cpu")) == 0
+    assert with_it.device_bytes - without.device_bytes == codec.scratch_bytes(torch.device("cuda")) > 0

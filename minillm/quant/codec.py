@@ -14,7 +14,8 @@ from minillm.quant import cpu, fp8, int4, int8
 from minillm.quant.formats import Format
 
 Parts = dict[str, torch.Tensor]
-PIECE_BYTES = {"cpu": 2 << 20, "cuda": 64 << 20}  # of an expanded piece
+PIECE_BYTES = {"cpu": 2 << 20, "cuda": 16 << 20}  # of an expanded piece
+PIECES_HELD = 4  # as much memory as so many pieces: float32 and bytes on the way, and the piece
 
 
 def empty(format: Format, rows: int, columns: int, device: torch.device | str = "cpu") -> Parts:
@@ -94,8 +95,13 @@ def _module(format: Format):
     return {"int8": int8, "int4": int4, "fp8": fp8}[kind]
 
 
+def scratch_bytes(device: torch.device) -> int:
+    """Memory that expanding takes for a moment, where a GPU's is short."""
+    return 0 if device.type == "cpu" else PIECES_HELD * PIECE_BYTES.get(device.type, PIECE_BYTES["cuda"])
+
+
 def pieces(rows: int, columns: int, item_bytes: int, device: torch.device) -> Iterator[tuple[int, int]]:
     """Row ranges of about `PIECE_BYTES` of dense weights each."""
-    step = max(1, PIECE_BYTES.get(device.type, 64 << 20) // (columns * item_bytes))
+    step = max(1, PIECE_BYTES.get(device.type, PIECE_BYTES["cuda"]) // (columns * item_bytes))
     for begin in range(0, rows, step):
         yield begin, min(begin + step, rows)
