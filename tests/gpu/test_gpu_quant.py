@@ -1,0 +1,55 @@
+"""Quantised weights on CUDA: the same bits wherever layers lie, and the CPU's numbers."""
+
+import pytest
+import torch
+
+from minillm import LLM, SamplingParams
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
+)
+FORMATS = ["int8", "fp8", "int4", "int4-sym", "attn=int8,mlp=int4"]
+PROMPT = [(7919 * (i + 1)) % 150000 for i in range(60)]
+
+
+def answer(llm: LLM, prompt: list[int], count: int) -> list[int]:
+    return llm.generate(prompt, SamplingParams(max_tokens=count, ignore_eos=True))[0].token_ids
+
+
+@pytest.fixture(params=["eager", "fast"], autouse=True)
+def path(request, monkeypatch):
+    monkeypatch.setenv("MINILLM_FAST", "1" if request.param == "fast" else "0")
+
+
+@pytest.mark.parametrize("quantize", FORMATS)
+def test_float32_is_as_on_the_cpu(quantize):
+    same = {"dtype": "float32", "quantize": quantize}
+    with LLM("tiny", device="cpu", **same) as cpu, LLM("tiny", device="cuda", **same) as gpu:
+        prompt = cpu.chat_prompt([{"role": "user", "content": "What is 17 + 25?"}])
+        assert torch.allclose(gpu.logits(prompt), cpu.logits(prompt), atol=5e-3)
+        assert answer(gpu, prompt, 24) == answer(cpu, prompt, 24)
+
+
+@pytest.mark.parametrize("quantize", FORMATS)
+def test_bfloat16_is_the_same_bits_wherever_layers_lie(quantize):
+    seen = []
+    with LLM(
+        "random:Qwen3-0.6B", device="cuda", gpu_layer_budget=1, quantize=quantize, max_model_len=256
+    ) as llm:
+        for place in ((1, 1), (5, 2), (5, None, "naive"), (28, None)):
+            llm.place(*place)
+            seen.append((answer(llm, PROMPT, 30), llm.logits(PROMPT)))
+            arena = llm.residency.arena
+            assert arena.size <= arena.pinned_bytes <= 1.02 * arena.size
+    for tokens, logits in seen[1:]:
+        assert tokens == seen[0][0]
+        assert torch.equal(logits, seen[0][1])
+
+
+def test_peak_memory_is_at_most_the_prediction():
+    before = torch.cuda.memory_allocated()
+    with LLM(
+        "random:Qwen3-1.7B", device="cuda", gpu_layer_budget=9, quantize="int4", max_model_len=1024
+    ) as llm:
+        llm.generate([5] * 900, SamplingParams(max_tokens=20, ignore_eos=True))
+        assert llm._accelerator.peak_bytes() - before <= llm.decision.device_bytes
