@@ -44,9 +44,7 @@ class Probe:
     def __init__(self, llm: LLM, prompts: Sequence[list[int]]):
         """`prompts`: token ids. Raises InputError where blocks cannot be changed in place."""
         if llm.config.quantize is not None:
-            raise InputError(
-                f"quantize is {shown(str(llm.config.quantize))}: measure on the model without it"
-            )
+            raise InputError(f"quantize is {str(llm.config.quantize)!r}: measure on the model without it")
         if llm.decision.placement.streamed:
             count = len(llm.decision.placement.streamed)
             raise InputError(f"{count} layers stream: measure on a model that stays on the device")
