@@ -154,7 +154,7 @@ def test_notebooks_are_those_of_the_course():
     course = json.loads((ROOT / "data" / "course.json").read_text(encoding="utf-8"))
     assert [row["number"] for row in course] == [f"{number:02d}" for number in range(21)]
     numbers = [path.name[:2] for path in NOTEBOOKS]
-    assert numbers == [f"{number:02d}" for number in range(13)] + [rules.REPORT]
+    assert numbers == [f"{number:02d}" for number in range(14)] + [rules.REPORT]
     questions = {row["number"]: row["question"] for row in course}
     for path in NOTEBOOKS:
         title = rules.source(json.loads(path.read_text(encoding="utf-8"))["cells"][0]).splitlines()[0]

@@ -3,7 +3,7 @@
 One block at a time is changed to what a format would make of it and then put back, and the model's next-token
 distributions on a few prompts are compared with those it gave before.
 
-That the damages of single blocks add up is an assumption. On `tiny` the sum was 0.7 to 1.1 of what the whole
+That the damages of single blocks add up is an assumption. On `tiny` the sum was 0.6 to 1.1 of what the whole
 mix did, for a dozen mixes: good enough to choose by, not to report. `Probe.damage` measures the mix itself.
 """
 
