@@ -44,6 +44,9 @@ matrix_bytes = Exercise(
             lambda rows, columns, bits, group, middle: rows * columns * bits // 8
         ),
         "Those are bits. A byte has 8 of them.": _with(byte=1),
+        "`bits` is what one weight takes. All weights together take rows × columns × bits.": (
+            lambda rows, columns, bits, group, middle: rows * columns // bits
+        ),
         "`middle` is not counted: it is one more number of 2 bytes for each group.": (
             lambda rows, columns, bits, group, middle: _bytes(rows, columns, bits, group, False)
         ),
@@ -109,6 +112,10 @@ def _whole_rows(weight, group):
     return values.view(len(weight), count, group), scale.expand(-1, count), middle.expand(-1, count)
 
 
+def _changed(change):
+    return lambda weight, group: change(*_quantise(weight, group))
+
+
 quantise4 = Exercise(
     "four bits with a middle",
     _quantise,
@@ -127,9 +134,6 @@ quantise4 = Exercise(
         "Value 8 stands for the mean of lowest and highest in yours, and is 7.5: values are whole.": (
             _quantised(centre=lambda low, high: (low + high) / 2, add=7.5)
         ),
-        "What you return as the middle is the lowest weight, which is value 0, not value 8.": (
-            _quantised(eight=0, add=0)
-        ),
         "The values go from −8 to 7; the stored ones go from 0 to 15.": _quantised(add=0),
         "The values are not rounded: they would need more than 4 bits.": _quantised(rounded=lambda x: x),
         "The values are cut off, not rounded: the error becomes twice as large, and lies to one side.": (
@@ -143,6 +147,18 @@ quantise4 = Exercise(
             _quantised(over=(0, 1, 2))
         ),
         "The numbers are right. The values keep the shape [rows, groups, group].": _flat,
+        "The numbers are right. Scale and middle are [rows, groups]; yours have a dimension more.": _changed(
+            lambda values, scale, middle: (values, scale[..., None], middle[..., None])
+        ),
+        "The numbers are right. The values are asked for in float32, yours are integers.": _changed(
+            lambda values, scale, middle: (values.to(torch.uint8), scale, middle)
+        ),
+        "The three are right, but in another order: values, scale, middle.": _changed(
+            lambda values, scale, middle: (values, middle, scale)
+        ),
+        "Values and scale are right. The third tensor is the middle, 8 steps above the lowest weight.": (
+            _changed(lambda values, scale, middle: (values, scale, middle - 8 * scale))
+        ),
     },
 )
 
@@ -220,6 +236,18 @@ def _whole_row(packed, scale, middle):
     return ((values.unflatten(1, (scale.shape[1], -1)) - 8) * scale[..., None] + middle[..., None]).flatten(1)
 
 
+def _unshifted(packed, scale, middle):
+    halves = packed.unflatten(1, (scale.shape[1], -1))
+    values = torch.cat((halves & 15, halves & 240), -1).float()
+    return ((values - 8) * scale[..., None] + middle[..., None]).flatten(1)
+
+
+def _unsigned(packed, scale, middle):
+    halves = packed.unflatten(1, (scale.shape[1], -1))
+    values = torch.cat((halves & 15, halves >> 4), -1)
+    return ((values - 8) * scale[..., None] + middle[..., None]).flatten(1)
+
+
 def _packed(rows: int, groups: int, group: int, seed: int) -> tuple[torch.Tensor, ...]:
     low, high = _values(rows, groups, group, seed=seed).chunk(2, -1)
     scale, middle = _random(rows, groups, seed=seed).abs(), _random(rows, groups, seed=seed + 9)
@@ -236,25 +264,17 @@ repaired_expand = Exercise(
         ),
         FAULTS["halves"]: lambda *case: _expand(*case, faults=("halves",)),
         FAULTS["axis"]: lambda *case: _expand(*case, faults=("axis",)),
+        "uint8 has no negative numbers: 3 − 8 becomes 251. Turn the values into float before you take 8 "
+        "off.": _unsigned,
+        "The numbers are right. A weight is [rows, columns]: the groups of a row have to be joined.": (
+            lambda *case: _expand(*case).unflatten(1, (case[1].shape[1], -1))
+        ),
         "A byte does not hold neighbours: its two columns are half a group apart.": _neighbours,
         "The halves are those of a group, not of the whole row.": _whole_row,
         "8 stands for the middle and has to be taken off; that was right.": (
             lambda *case: _expand(*case, eight=0)
         ),
         "The low half and the scales are right. Shift the high four bits down: without it they count 16 "
-        "times.": lambda packed, scale, middle: (
-            (
-                torch.cat(
-                    [
-                        (half := packed.unflatten(1, (scale.shape[1], -1))) & 15,
-                        half & 240,
-                    ],
-                    -1,
-                ).float()
-                - 8
-            )
-            * scale[..., None]
-            + middle[..., None]
-        ).flatten(1),
+        "times.": _unshifted,
     },
 )
