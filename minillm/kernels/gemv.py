@@ -76,13 +76,22 @@ def _gemv(
         if SILU:
             part = tl.load(second + column[None, :], mask=mask, other=0.0).to(tl.float32)
             ups += part * value[None, :]
-    y = tl.sum(sums, 1)
-    inverse = 1.0
-    if NORM:  # the row's scale is one number, so it can come after the product
-        inverse = tl.rsqrt(tl.sum(squares, 0) / INPUTS + eps)
+    y, up = tl.sum(sums, 1), tl.sum(ups, 1)
+    finish(y, up, tl.sum(squares, 0), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
+
+
+@triton.jit
+def finish(
+    y, up, squares, residual, out, row, own, eps,
+    INPUTS: tl.constexpr, NORM: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    """From sums of rows (`up`: of their second halves) to stored results."""
+    if NORM:  # the scale of x is one number, so it can come after the product
+        inverse = tl.rsqrt(squares / INPUTS + eps)
         y *= inverse
+        up *= inverse
     if SILU:
-        y = y * tl.sigmoid(y) * (tl.sum(ups, 1) * inverse)
+        y = y * tl.sigmoid(y) * up
     if RESIDUAL:
         y += tl.load(residual + row, mask=own, other=0.0).to(tl.float32)
     tl.store(out + row, y.to(out.dtype.element_ty), mask=own)

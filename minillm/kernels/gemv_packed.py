@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from minillm.kernels.gemv import gemv_reference
+from minillm.kernels.gemv import finish, gemv_reference
 from minillm.quant.weight import PackedWeight
 
 ROWS, BLOCK, WARPS = 4, 1024, 4  # outputs a program computes, inputs that it reads together
@@ -85,7 +85,7 @@ def _scaled_rows(
     up = tl.sum(ups, 1)
     if SILU:
         up *= tl.load(scales + outputs + row, mask=own, other=0.0).to(tl.float32)
-    _finish(y, up, tl.sum(squares, 0), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
+    finish(y, up, tl.sum(squares, 0), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
 
 
 @triton.jit
@@ -120,7 +120,7 @@ def _scaled_groups(
             )
     y, up = tl.sum(tl.sum(sums, 2), 1), tl.sum(tl.sum(ups, 2), 1)
     total = tl.sum(tl.sum(squares, 1), 0)
-    _finish(y, up, total, residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
+    finish(y, up, total, residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
 
 
 @triton.jit
@@ -158,20 +158,3 @@ def _number(stored, FP8: tl.constexpr):
     bits = stored.to(tl.int32)
     size = ((bits & 0x7F) << 20).to(tl.float32, bitcast=True) * 1.329227995784916e36  # 2¹²⁰
     return tl.where(bits >= 128, -size, size)
-
-
-@triton.jit
-def _finish(
-    y, up, squares, residual, out, row, own, eps,
-    INPUTS: tl.constexpr, NORM: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr,
-):  # fmt: skip
-    """What comes after the sums, as in `gemv`."""
-    if NORM:
-        inverse = tl.rsqrt(squares / INPUTS + eps)
-        y *= inverse
-        up *= inverse
-    if SILU:
-        y = y * tl.sigmoid(y) * up
-    if RESIDUAL:
-        y += tl.load(residual + row, mask=own, other=0.0).to(tl.float32)
-    tl.store(out + row, y.to(out.dtype.element_ty), mask=own)
