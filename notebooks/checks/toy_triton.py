@@ -36,6 +36,10 @@ class Kernel:
     def __init__(self, fn):
         self.fn = fn
 
+    def __call__(self, *arguments):
+        """As a part of another kernel."""
+        return self.fn(*arguments)
+
     def __getitem__(self, grid: tuple[int, ...]):
         def launch(*arguments, num_warps=None, **constants):
             given = [_address(each) if isinstance(each, torch.Tensor) else each for each in arguments]
@@ -44,6 +48,11 @@ class Kernel:
                 self.fn(*given, **constants)
 
         return launch
+
+
+def jit(fn=None, **options):
+    """`@triton.jit`, or `@triton.jit(…)` with what matters to a compiler only."""
+    return jit if fn is None else Kernel(fn)
 
 
 def _address(tensor: torch.Tensor) -> Pointer:
@@ -95,7 +104,7 @@ def modules() -> dict[str, ModuleType]:
     for name, module in made.items():
         module.__spec__ = ModuleSpec(name, None)
     triton = made["triton"]
-    triton.language, triton.jit = made["triton.language"], Kernel
+    triton.language, triton.jit = made["triton.language"], jit
     triton.cdiv, triton.next_power_of_2 = LANGUAGE["cdiv"], lambda n: 1 << (n - 1).bit_length()
     made["triton.language"].__dict__.update(LANGUAGE)
     return made
