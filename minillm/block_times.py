@@ -45,6 +45,7 @@ class BlockTimes:
     head_s: float  # all of a pass that is in no block: embedding, head, the token on the host
     moe_s: float = 0.0  # 0 without layers of experts
     fetch_s: float = 0.0  # of naive offloading, a layer, beside its copies and computing
+    apart_s: float = 0.0  # that a block takes longer outside a graph, which naive offloading cannot use
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""
@@ -88,9 +89,13 @@ def measure(
                 seconds[kind] = (
                     _decode_s(engine, context, patience_s) if tokens == 1 else _prefill_s(engine, tokens)
                 )
+        apart_s = 0.0
+        if tokens == 1 and engine.graphs:
+            engine.graphs = None  # with all blocks, each operation asked for by itself
+            apart_s = max(0.0, _decode_s(engine, context, patience_s) - seconds["all"]) / counts["all"]
         link = link_times.link_gb_s(accelerator)
         fetch_s = link_times.fetch_s(_shortened(config, 1), dtype, accelerator)
-        return BlockTimes(link_gb_s=link, fetch_s=fetch_s, **_shares(seconds, counts))
+        return BlockTimes(link_gb_s=link, fetch_s=fetch_s, apart_s=apart_s, **_shares(seconds, counts))
 
 
 def _shares(seconds: dict[str, float], counts: dict[str, int]) -> dict[str, float]:

@@ -20,6 +20,7 @@ class Machine(Protocol):
     """What one copy and one block cost."""
 
     fetch_s: float  # seconds that naive offloading adds to a layer's copies: memory, views, waiting
+    apart_s: float  # seconds that it adds to a block, whose operations are asked for one by one
 
     def copy_s(self, num_bytes: int) -> float:
         """Seconds of a copy over the link."""
@@ -35,6 +36,7 @@ class Rates:
     link_gb_s: float  # host memory to device memory
     device_gb_s: float  # device memory, read
     fetch_s: float = 0.0
+    apart_s: float = 0.0
 
     def copy_s(self, num_bytes: int) -> float:
         return num_bytes / (self.link_gb_s * GB)
@@ -70,7 +72,8 @@ def timeline(
     config: ModelConfig, dtype_bytes: int, mode: str, placement: Placement, rates: Machine, passes: int = 4
 ) -> Timeline:
     """Some passes of one token each, simulated; arguments as of `decode`."""
-    costs = {block: rates.compute_s(config, block, dtype_bytes) for block in blocks(config)}
+    apart_s = rates.apart_s if mode == "naive" else 0.0
+    costs = {block: rates.compute_s(config, block, dtype_bytes) + apart_s for block in blocks(config)}
 
     def copy_s(block: Block) -> float:
         fetching = rates.fetch_s if mode == "naive" and block.part == PARTS[0] else 0.0

@@ -16,7 +16,7 @@ from fast_device import Fast, Lazy
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
 import minillm.llm
-from minillm import LLM, SamplingParams, fast_path, fused
+from minillm import LLM, ModelConfig, SamplingParams, block_times, fast_path, fused
 from minillm.errors import InputError
 from minillm.kernels import gemv
 from minillm.residency import Residency
@@ -221,6 +221,16 @@ def test_four_bits_are_expanded_for_a_prompt_and_not_for_a_token(make_checkpoint
     with LLM(folder, device="cpu", quantize="int4") as eager, make_fast(folder, quantize="int4") as fast:
         assert tokens(fast.generate(PROMPTS[0], params(3))) == tokens(eager.generate(PROMPTS[0], params(3)))
         assert fast.graph_replays == 2
+
+
+def test_what_blocks_cost_is_measured_in_a_graph_and_apart(make_checkpoint, monkeypatch):
+    folder, _ = make_checkpoint(**SIZES)
+    config = ModelConfig.from_folder(folder)
+    taken = iter([1.0, 3.0, 2.0, 4.0, 5.2])  # nothing, attention, MLPs, all, and all without a graph
+    monkeypatch.setattr(block_times, "_decode_s", lambda engine, *_: next(taken))
+    times = block_times.measure(config, torch.float32, Fast())
+    assert times.apart_s == pytest.approx(0.2)  # of six blocks
+    assert 3 * (times.attention_s + times.mlp_s) + times.head_s == pytest.approx(4)
 
 
 def test_experts_are_computed_eagerly_and_attention_is_fused(make_checkpoint, make_fast):
