@@ -218,7 +218,8 @@ run_tests() {
     get_chromium
     step "ruff check" "$PY" -m ruff check .
     step "ruff format" "$PY" -m ruff format --check .
-    step "pytest" "$PY" -m pytest -q -rs -m "not browser and not student" tests
+    step "pytest" "$PY" -m pytest -q -rs -n auto --maxprocesses 4 -m "not browser and not student and not alone" tests
+    step "pytest, timings" "$PY" -m pytest -q -m alone tests
     step "notebooks (nbval)" "$PY" -m pytest -q --nbval --nbval-sanitize-with tests/sanitize.cfg \
         --nbval-cell-timeout 300 notebooks
     step "student edition" "$PY" -m pytest -q -m student tests/test_student_runs.py

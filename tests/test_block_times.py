@@ -10,6 +10,8 @@ from minillm.errors import RunError
 from minillm.predict import Rates, decode
 from minillm.schedule import HEAD, Block, place
 
+pytestmark = pytest.mark.alone
+
 WIDE = ModelConfig(
     vocab_size=500,
     hidden_size=512,

@@ -11,6 +11,8 @@ import torch
 
 from minillm import ceilings, hardware
 
+pytestmark = pytest.mark.alone
+
 CPU = torch.device("cpu")
 MIB = 2**20
 

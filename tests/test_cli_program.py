@@ -14,6 +14,8 @@ from conftest import edit_config
 
 from minillm import LLM, SamplingParams
 
+pytestmark = pytest.mark.alone
+
 PROGRAM = (sys.executable, "-m", "minillm")
 # One thread: on a busy machine two that wait for each other make a small model many times slower.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

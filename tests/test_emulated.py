@@ -10,6 +10,8 @@ import torch
 from minillm.accelerators.emulated import Emulated
 from minillm.errors import RunError
 
+pytestmark = pytest.mark.alone
+
 SIZE = 4 << 20
 
 

@@ -7,6 +7,8 @@ import pytest
 from experiments import machine, quant
 from experiments.results import check
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
