@@ -11,9 +11,8 @@ from minillm.accelerators import Accelerator
 from minillm.cache import KVCache, Pass
 from minillm.model import Qwen3
 
-Chosen = tuple[
-    torch.Tensor, torch.Tensor
-]  # logits [B, vocab]; the largest of each row and its token, [2, B] float32
+# Logits [B, vocab]; the largest of each row and its token, [2, B] float32.
+Chosen = tuple[torch.Tensor, torch.Tensor]
 
 
 class DecodeGraphs:
