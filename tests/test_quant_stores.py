@@ -1,7 +1,9 @@
 """Quantised layers behind every store: the same logits bit for bit, and no byte moved but the packed ones."""
 
+import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
 import torch
@@ -265,3 +267,21 @@ def test_memory_for_expanding_is_planned_on_a_gpu_only():
     without, with_it = planned.values()
     assert codec.scratch_bytes(torch.device("cpu")) == 0
     assert with_it.device_bytes - without.device_bytes == codec.scratch_bytes(torch.device("cuda")) > 0
+
+
+@pytest.mark.parametrize("quantize", ["int8", "int4"])
+def test_a_layer_that_moves_keeps_nothing_of_the_place_before(quantize):
+    """Without waiting for Python to look for circles: naive offloading leaves a place for each token."""
+    with LLM("tiny", device="cpu", quantize=quantize, offload="naive", gpu_layer_budget=1) as llm:
+        store = llm.model.model.layers
+        gc.disable()
+        try:
+            before = [
+                weakref.ref(module.weight.stack)
+                for module in (store[0].self_attn.q_proj, store[0].self_attn.o_proj, store[0].mlp.up_proj)
+            ]
+            store.bind(0, store.host[0].clone())
+            assert [each() for each in before] == [None] * 3
+        finally:
+            gc.enable()
+        store.bind(0, store.host[0])

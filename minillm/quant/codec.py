@@ -4,14 +4,14 @@ All of it goes by pieces of rows: an expanded piece stays in the cache of a proc
 memory that expanding takes is bounded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 
 from minillm.errors import InputError
 from minillm.linear import linear as multiply
 from minillm.quant import cpu, fp8, int4, int8
-from minillm.quant.formats import Format
+from minillm.quant.formats import Format, Place
 
 Parts = dict[str, torch.Tensor]
 PIECE_BYTES = {"cpu": 2 << 20, "cuda": 16 << 20}  # of an expanded piece
@@ -28,11 +28,16 @@ def empty(format: Format, rows: int, columns: int, device: torch.device | str = 
 
 def views(format: Format, buffer: torch.Tensor, rows: int, columns: int, begin: int = 0) -> Parts:
     """Parts as views of `buffer` (uint8, aligned) from byte `begin` on: where `format.places` says."""
+    return at(format.places(rows, columns, begin), buffer)
+
+
+def at(places: Iterable[Place], buffer: torch.Tensor) -> Parts:
+    """Parts as views of `buffer` (uint8, aligned) at `places`."""
     return {
-        place.name: buffer[place.offset : place.offset + place.num_bytes]
+        place.name: buffer.narrow(0, place.offset, place.num_bytes)
         .view(getattr(torch, place.dtype))
         .view(place.shape)
-        for place in format.places(rows, columns, begin)
+        for place in places
     }
 
 

@@ -17,21 +17,29 @@ class PackedWeight:
     def __init__(self, name: str, format: Format, parts: codec.Parts, columns: int, dtype: torch.dtype):
         self.name, self.format, self.parts, self.dtype = name, format, parts, dtype
         self.shape = torch.Size((len(parts["packed"]), columns))
-        self.stack = self
+        self._stack: PackedWeight | None = None
         self.made_on = parts["packed"].device  # where quantising happens
 
     @classmethod
     def of_entry(cls, entry: Entry, buffer: torch.Tensor, dtype: torch.dtype) -> "PackedWeight":
         """All rows of an entry of a layer's flat `buffer`; `dtype` is that of what is filled in."""
-        parts = codec.views(entry.format, buffer, sum(entry.rows), entry.columns, entry.places[0].offset)
+        parts = codec.at(entry.places, buffer)
         return cls(" and ".join(entry.names), entry.format, parts, entry.columns, dtype)
 
     def rows(self, name: str, begin: int, end: int) -> "PackedWeight":
-        """One of the matrices that are stacked here."""
+        """One of the matrices that are stacked here, which may be the only one."""
+        if end - begin == len(self.parts["packed"]):
+            self.name = name
+            return self
         parts = codec.rows_of(self.parts, begin, end)
         part = PackedWeight(name, self.format, parts, self.shape[1], self.dtype)
-        part.stack = self
+        part._stack = self
         return part
+
+    @property
+    def stack(self) -> "PackedWeight":
+        """All rows that lie together; not kept where that is this: a circle would hold device memory."""
+        return self._stack or self
 
     @property
     def is_cpu(self) -> bool:
