@@ -18,9 +18,10 @@ from pathlib import Path
 
 from experiments import offload_options, side_by_side
 from experiments.offload_checks import row_table
+from experiments.offload_options import short
 from experiments.requests import spread
 from experiments.results import Results, all_met, check, report, reported
-from experiments.side_by_side import resident_requests, short
+from experiments.side_by_side import resident_requests
 from experiments.vllm_checks import (
     answers,
     failed_checks,

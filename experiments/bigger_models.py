@@ -55,7 +55,7 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
 
 def measure(results: Results, options: argparse.Namespace, model: str) -> None:
     """Load with the largest budget that fits the cap; one row, where it is missing."""
-    options.model, name = model, model.removeprefix("random:")
+    options.model, name = model, offload_options.short(model)
     if results.rows(f"{name}/prefetch"):
         return
     config = offload_options.config_of(options)[0]

@@ -35,13 +35,14 @@ MODELS = ("random:Qwen3-1.7B", "random:Qwen3-8B")
 LENGTHS, REPEATS = (128, 1024, 4096), 5
 COLD_GOAL_S, WARM_GOAL_S = 60, 15
 DEFAULTS = {"cuda": {"models": list(MODELS), "new_tokens": 128}, "cpu": {}}
-# How each step computes: fused blocks, products of a row by our kernels, a graph.
-STEPS = {
-    "eager": (False, False, False),
-    "small operations fused": (True, False, False),
-    "one graph": (True, False, True),
-    "row products fused": (True, True, True),
+EAGER = "eager"
+# The fused steps: whether products of a row are by our kernels, too, and whether a graph asks for them.
+FUSED = {
+    "small operations fused": (False, False),
+    "one graph": (False, True),
+    "row products fused": (True, True),
 }
+STEPS = (EAGER, *FUSED)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,7 +50,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = read_options(arguments)
     if options.device != "cuda":
         raise RunError("the fast path is for CUDA: there is no device to measure it on")
-    results = Results("fast_path", options.machine, options.out, {"new_tokens": options.new_tokens})
+    results = Results(
+        "fast_path", options.machine, options.out, {"new_tokens": options.new_tokens}, options.resume
+    )
     for model in options.models:
         measure_model(results, model, options.new_tokens)
     results.row("starts", lambda: starts(options.models[-1]))
@@ -73,13 +76,18 @@ def read_options(arguments: list[str] | None) -> argparse.Namespace:
 
 def measure_model(results: Results, model: str, tokens: int) -> None:
     """All steps of one model: it is made once eagerly and once for the others."""
-    name = model.removeprefix("random:")
+    name = offload_options.short(model)
     kept = {"device": "cuda", "max_model_len": max(LENGTHS) + tokens}
-    with LLM(model, enforce_eager=True, **kept) as llm:
-        results.row(f"{name}/eager", lambda: step(llm, name, "eager", tokens))
-        results.row(f"{name}/prefill/eager", lambda: prefills(llm))
+    if not results.has(f"{name}/prefill/eager"):
+        with LLM(model, enforce_eager=True, **kept) as llm:
+            results.row(f"{name}/{EAGER}", lambda: step(llm, name, EAGER, tokens))
+            results.row(f"{name}/prefill/eager", lambda: prefills(llm))
+    if results.has(f"{name}/kernels"):
+        return
     with LLM(model, **kept) as llm:
-        for key, (_, rows, graph) in list(STEPS.items())[1:]:
+        if llm._engine.graphs is None:
+            raise RunError(f"{name} does not take the fast path here: {llm.report().splitlines()[-1]}")
+        for key, (rows, graph) in FUSED.items():
             with computing(llm, rows, graph):
                 results.row(f"{name}/{key}", lambda key=key: step(llm, name, key, tokens))
         results.row(f"{name}/prefill/fast", lambda: prefills(llm))
@@ -92,8 +100,7 @@ def computing(llm: LLM, rows: bool, graph: bool) -> Iterator[None]:
     engine, is_row = llm._engine, fused.is_row
     graphs, engine.graphs = engine.graphs, engine.graphs if graph else None
     fused.is_row = is_row if rows else lambda hidden: False
-    if graphs:
-        graphs.forget()  # a step that was captured computes as it did then
+    graphs.forget()  # a step that was captured computes as it did then
     try:
         yield
     finally:
@@ -164,7 +171,7 @@ def starts(model: str) -> dict:
         if done.returncode:
             raise RuntimeError(f"a start failed: {done.stderr.strip()[-1000:]}")
     cold, warm = (json.loads(done.stdout.splitlines()[-1]) for done in runs)
-    return {"model": model.removeprefix("random:"), "cold_s": cold, "warm_s": warm}
+    return {"model": offload_options.short(model), "cold_s": cold, "warm_s": warm}
 
 
 def start(model: str) -> None:

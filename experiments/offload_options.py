@@ -60,6 +60,16 @@ def settings(options: argparse.Namespace, *names: str) -> dict:
     return {name: getattr(options, name) for name in ("device", *DEFAULTS["cpu"], *names)}
 
 
+def short(model: str) -> str:
+    """A model's name in keys: without "random:"."""
+    return model.removeprefix("random:")
+
+
+def on(options: argparse.Namespace, model: str) -> argparse.Namespace:
+    """The same options for another model."""
+    return argparse.Namespace(**{**vars(options), "model": model})
+
+
 def config_of(options: argparse.Namespace) -> tuple[ModelConfig, torch.dtype]:
     """Geometry and dtype, without loading."""
     config = find_model(options.model, config_only=True).config

@@ -16,7 +16,7 @@ import sys
 
 from experiments import machine, offload_options
 from experiments.offload_checks import copied_checks, locked_checks, over, peak_checks, row_table
-from experiments.offload_options import progress
+from experiments.offload_options import on, progress, short
 from experiments.offloaded import Offloaded, limit
 from experiments.results import Results, all_met, check, report, reported
 from minillm.model_source import find_model
@@ -29,7 +29,6 @@ DEFAULTS = {
     "cuda": {"prompt_tokens": 128, "new_tokens": 64, "bigger": ["random:Qwen3-14B", "random:Qwen3-32B"]},
     "cpu": {"prompt_tokens": 32, "new_tokens": 8, "bigger": []},
 }
-PARTS = ("streamed", "bigger", "resident")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -39,9 +38,9 @@ def main(arguments: list[str] | None = None) -> int:
     settings = offload_options.settings(options, "prompt_tokens", "new_tokens")
     results = Results("quant", options.machine, options.out, settings, options.resume)
     link = offload_options.link_gb_s(results, offload_options.blocks(results, options))
-    for part in PARTS:
+    for part, measure in MEASURE.items():
         if part in options.parts:
-            globals()[f"measure_{part}"](results, options, link)
+            measure(results, options, link)
     rows = [row for row in results.rows() if "quantize" in row]
     timed = speed_checks(results)
     checks = [*(timed if options.judged else reported(timed)), *copied_checks(rows)]
@@ -53,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = offload_options.parser("quant", __doc__.split("\n")[0])
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="default: all")
+    parser.add_argument("--parts", nargs="+", choices=MEASURE, default=list(MEASURE), help="default: all")
     parser.add_argument("--formats", nargs="+", default=FORMATS, help=f"default: {' '.join(FORMATS)}")
     parser.add_argument(
         "--bigger", nargs="*", help="models in four bits; default: 14B and 32B, emulated none"
@@ -71,7 +70,7 @@ def measure_streamed(results: Results, options: argparse.Namespace, link: float)
     """Two layers on the device, each format in a model of its own."""
     offload_options.limit_memory(options.device, options.cap_gib)
     for quantize in (None, *options.formats):
-        key = f"{name_of(options)}/{quantize or 'dense'}/{BUDGET}"
+        key = f"{short(options.model)}/{quantize or 'dense'}/{BUDGET}"
         placement = {"gpu_layer_budget": BUDGET, "slots": 1, "offload": "prefetch"}
         measure_one(results, options, link, key, quantize, **placement)
 
@@ -80,9 +79,9 @@ def measure_bigger(results: Results, options: argparse.Namespace, link: float) -
     """As many layers as fit the cap, in four bits."""
     offload_options.limit_memory(options.device, options.cap_gib)
     for model in options.bigger:
-        asked = argparse.Namespace(**vars(options) | {"model": model})
+        asked = on(options, model)
         placement = {"gpu_memory_gib": options.cap_gib, "offload": "prefetch"}
-        measure_one(results, asked, link, f"{name_of(asked)}/int4/cap", "int4", **placement)
+        measure_one(results, asked, link, f"{short(asked.model)}/int4/cap", "int4", **placement)
 
 
 def measure_resident(results: Results, options: argparse.Namespace, link: float) -> None:
@@ -92,9 +91,13 @@ def measure_resident(results: Results, options: argparse.Namespace, link: float)
     for quantize in (None, *options.formats):
         for path in ({}, {"enforce_eager": True}) if options.device == "cuda" else ({},):
             end = "resident-eager" if path else "resident"
-            key = f"{name_of(options)}/{quantize or 'dense'}/{end}"
+            key = f"{short(options.model)}/{quantize or 'dense'}/{end}"
             placement = {"gpu_layer_budget": layers, "offload": "prefetch", **path}
             measure_one(results, options, link, key, quantize, mode="resident", **placement)
+
+
+# In one order, whatever order they were asked in: what needs the cap comes first.
+MEASURE = {"streamed": measure_streamed, "bigger": measure_bigger, "resident": measure_resident}
 
 
 def measure_one(
@@ -107,7 +110,7 @@ def measure_one(
     **placement,
 ) -> None:
     """Make a model, warm it up, measure one answer; a row, where it is missing."""
-    if results.rows(key):
+    if results.has(key):
         return
     tokens = options.prompt_tokens + options.new_tokens
     with Offloaded(options, tokens, link, quantize=quantize, **placement) as offloaded:
@@ -122,14 +125,10 @@ def one(
 ) -> dict:
     """One answer, and the limit that dense weights would have with as many layers on the device."""
     dense, dtype = offload_options.config_of(options)
-    row = {"model": name_of(options), "quantize": quantize, **offloaded.placed(mode)}
+    row = {"model": short(options.model), "quantize": quantize, **offloaded.placed(mode)}
     row["dense_limit_tokens_per_s"] = limit(dense, dtype.itemsize, row["budget"], offloaded.link_gb_s)
     row |= {"cap_gib": options.cap_gib, **offloaded.run(prompt, options.new_tokens), **offloaded.loaded()}
     return row | {"packed_bytes": row["asked_bytes"], "graph_replays": offloaded.llm.graph_replays}
-
-
-def name_of(options: argparse.Namespace) -> str:
-    return options.model.removeprefix("random:")
 
 
 # ---- judging ----

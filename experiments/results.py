@@ -58,6 +58,10 @@ class Results:
         write_json(self.partial, self.content)
         return row
 
+    def has(self, key: str) -> bool:
+        """Whether the row `key` has been measured."""
+        return any(row["key"] == key for row in self.rows(key))
+
     def rows(self, prefix: str = "") -> list[dict]:
         """All rows whose key starts with `prefix`, in order of measurement."""
         return [row for row in self.content["rows"] if row["key"].startswith(prefix)]

@@ -11,16 +11,12 @@ import torch
 
 import minillm
 from experiments import offload_options, peers
+from experiments.offload_options import on, short
 from experiments.requests import Answer, Request, generations, measured, peak, prefills
 from experiments.results import Results
 from minillm import LLM, SamplingParams
 
 # ---- what rows say ----
-
-
-def short(model: str) -> str:
-    """A model's name in keys: without "random:"."""
-    return model.removeprefix("random:")
 
 
 def about(results: Results, options: argparse.Namespace, model: str, engine: str, mode: str, **more) -> dict:
@@ -31,11 +27,6 @@ def about(results: Results, options: argparse.Namespace, model: str, engine: str
     made |= {"link_gb_s": measured_here.get("link_gb_s") or options.link_gb_s}
     device = measured_here.get("device_copy_gb_s") or measured_here.get("host_copy_gb_s")
     return {**made, "device_gb_s": device, **more}
-
-
-def on(options: argparse.Namespace, model: str) -> argparse.Namespace:
-    """The same options for another model."""
-    return argparse.Namespace(**{**vars(options), "model": model})
 
 
 def layers_of(options: argparse.Namespace, model: str) -> int:

@@ -22,10 +22,11 @@ import sys
 import minillm
 from experiments import offload_options, peers, side_by_side
 from experiments.offload_checks import row_table
+from experiments.offload_options import short
 from experiments.offloaded import Offloaded
 from experiments.requests import Answer, Request, generations, measured, peak, prefills, spread
 from experiments.results import Results, all_met, report, reported
-from experiments.side_by_side import about, resident_requests, short, vocab_of
+from experiments.side_by_side import about, resident_requests, vocab_of
 from experiments.vllm_checks import failed_checks, timed_checks
 
 DEFAULTS = {

@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+pytest.importorskip("triton", reason="Triton is made for Linux only")
+
 from experiments import fast_path
 from minillm.errors import RunError
 

@@ -81,6 +81,13 @@ def test_short_report_leaves_out_what_has_no_goal(tmp_path, capsys):
     assert "count" not in shown
 
 
+def test_a_row_is_there_by_its_whole_key(tmp_path):
+    results = Results("x", "box", tmp_path)
+    results.row("8B/resident-eager", dict)
+    assert results.has("8B/resident-eager")
+    assert not results.has("8B/resident")
+
+
 def cut_short(folder, settings):
     """A run that measured "a" and then died in "b"."""
     results = Results("toy", "box", folder, settings)
