@@ -58,17 +58,17 @@ def main(capability: int) -> None:
     for dtype, size in (("bf16", 2), ("fp16", 2), ("fp32", 4)):
         if dtype == "bf16" and capability < 80:
             continue
-        size_of_gemv = {"INPUTS": 4096, "ROWS": gemv.ROWS, "BLOCK": gemv.BLOCK}
-        jobs = [
-            (gemv._gemv, size_of_gemv | {"NORM": norm, "SILU": silu, "RESIDUAL": residual}, gemv.WARPS)
-            for norm, silu, residual in ((True, False, False), (True, True, False), (False, False, True))
-        ]
+        pdl, jobs = {"PDL": capability >= 90}, []
+        for norm, silu, residual in ((True, False, False), (True, True, False), (False, False, True)):
+            rows, block, warps = gemv.tile(4096, norm, silu)
+            kinds = {"NORM": norm, "SILU": silu, "RESIDUAL": residual, "INPUTS": 4096}
+            jobs.append((gemv._gemv, kinds | {"ROWS": rows, "BLOCK": block} | pdl, warps))
         block = max(16, attend.BLOCK_BYTES // size)
         shape = {"K": 8, "G": 4, "ROWS": 16, "D": 128, "WIDE": 128, "PARTS": attend.PARTS, "BLOCK": block}
         jobs += [
-            (place._place, {"H": 32, "K": 8, "HALF": 64, "BLOCK": 64}, 1),
-            (attend._attend_part, shape, 4),
-            (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS}, 1),
+            (place._place, {"H": 32, "K": 8, "HALF": 64, "BLOCK": 64} | pdl, 1),
+            (attend._attend_part, shape | pdl, 4),
+            (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS} | pdl, 1),
         ]
         around = {"INPUTS": 4096, "NORM": True, "SILU": True, "RESIDUAL": False, "ROWS": gemv_packed.ROWS}
         group = {"HALF": 64, "WIDE": 64, "GROUPS": gemv_packed.BLOCK // 128}

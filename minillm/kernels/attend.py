@@ -10,6 +10,8 @@ import torch.nn.functional as F
 import triton
 import triton.language as tl
 
+from minillm.kernels.early import early, gdc_launch_dependents, gdc_wait
+
 BLOCK_BYTES = 128  # of a column of keys that a program looks at together: a card of 2018 has 64 KiB for it
 PARTS = 16
 
@@ -35,14 +37,17 @@ def attend(
     (B, _, H, D), K = q.shape, keys.shape[1]
     mixed = torch.empty(B, H, parts, D, dtype=torch.float32, device=q.device)
     stats = torch.empty(B, H, parts, 2, dtype=torch.float32, device=q.device)  # largest score, sum
-    out = q.new_empty(B, 1, H * D)
+    out, pdl = q.new_empty(B, 1, H * D), early(q.device)
     wide = triton.next_power_of_2(D)
     block = max(16, BLOCK_BYTES // q.itemsize)
     _attend_part[(B * K, parts)](
         q, keys, values, positions, mixed, stats, keys.stride(0), keys.stride(1), D**-0.5,
         K=K, G=H // K, ROWS=max(16, triton.next_power_of_2(H // K)), D=D, WIDE=wide, PARTS=parts, BLOCK=block,
+        PDL=pdl, launch_pdl=pdl,
     )  # fmt: skip
-    _join_parts[(B * H,)](mixed, stats, out, D=D, WIDE=wide, PARTS=parts, num_warps=1)
+    _join_parts[(B * H,)](
+        mixed, stats, out, D=D, WIDE=wide, PARTS=parts, PDL=pdl, num_warps=1, launch_pdl=pdl
+    )
     return out
 
 
@@ -50,8 +55,11 @@ def attend(
 def _attend_part(
     q, keys, values, positions, mixed, stats, stride_b, stride_h, scale,
     K: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr,
-    PARTS: tl.constexpr, BLOCK: tl.constexpr,
+    PARTS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     b, head, part = tl.program_id(0) // K, tl.program_id(0) % K, tl.program_id(1)
     length = tl.load(positions + b) + 1
     share = tl.cdiv(tl.cdiv(length, PARTS), BLOCK) * BLOCK
@@ -86,7 +94,12 @@ def _attend_part(
 
 
 @triton.jit
-def _join_parts(mixed, stats, out, D: tl.constexpr, WIDE: tl.constexpr, PARTS: tl.constexpr):
+def _join_parts(
+    mixed, stats, out, D: tl.constexpr, WIDE: tl.constexpr, PARTS: tl.constexpr, PDL: tl.constexpr
+):
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     query = tl.program_id(0)
     part, dim = tl.arange(0, PARTS), tl.arange(0, WIDE)
     best = tl.load(stats + (query * PARTS + part) * 2)

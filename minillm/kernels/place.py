@@ -4,6 +4,7 @@ import torch
 import triton
 import triton.language as tl
 
+from minillm.kernels.early import early, gdc_launch_dependents, gdc_wait
 from minillm.norm import rms_norm
 from minillm.rope import Rotation
 
@@ -42,10 +43,11 @@ def place(
     (B, T, width), (_, K, _, D) = qkv.shape, keys.shape
     H = width // D - 2 * K
     q = qkv.new_empty(B, T, H, D)
-    rope = rotation.rope
+    rope, pdl = rotation.rope, early(qkv.device)
     _place[(B * T, H + 2 * K)](
         qkv, *norms, rope.inv_freq, rotation.positions, q, keys, values, keys.stride(0), keys.stride(1), T,
-        eps, rope.scale, H=H, K=K, HALF=D // 2, BLOCK=triton.next_power_of_2(D // 2), num_warps=1,
+        eps, rope.scale, H=H, K=K, HALF=D // 2, BLOCK=triton.next_power_of_2(D // 2),
+        PDL=pdl, num_warps=1, launch_pdl=pdl,
     )  # fmt: skip
     return q
 
@@ -54,8 +56,11 @@ def place(
 @triton.jit(do_not_specialize=["T"])
 def _place(
     qkv, q_norm, k_norm, inv_freq, positions, q, keys, values, stride_b, stride_h, T, eps, rope_scale,
-    H: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,
+    H: tl.constexpr, K: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     token, head = tl.program_id(0), tl.program_id(1)
     pair = tl.arange(0, BLOCK)
     inside = pair < HALF
