@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import pairwise, product
 from os import environ
 from statistics import median
 
@@ -43,6 +43,7 @@ FUSED = {
     "row products fused": (True, True),
 }
 STEPS = (EAGER, *FUSED)
+GEMVS = ((2048, 4096), (False, True), (False, True))  # inputs, norm, silu
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -157,7 +158,7 @@ def kernels(llm: LLM, replays: int = 5) -> dict:
             {"name": each.key, "times": each.count / replays, "us": each.device_time_total / replays}
             for each in sorted(found, key=lambda each: -each.device_time_total)
         ],
-        "gemv": {"rows": gemv.ROWS, "block": gemv.BLOCK, "warps": gemv.WARPS},
+        "gemv": {str(shape): gemv.tile(*shape)._asdict() for shape in product(*GEMVS)},
     }
 
 

@@ -153,7 +153,7 @@ def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) ->
 class _Only(Module):
     """A store whose blocks of one kind compute; the others let the hidden state through."""
 
-    capturable = True
+    capturable, streaming = True, False
 
     def __init__(self, config: ModelConfig, layers: list[DecoderLayer], kind: str):
         super().__init__()

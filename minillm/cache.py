@@ -71,8 +71,12 @@ class KVCache:
     def begin(self, start: list[int], T: int) -> None:
         """Start a pass that adds `T` tokens to each sequence, the first at `start[b]`; raises as `check`."""
         self.check(start, T)
-        positions = (torch.arange(T, device="cpu")[None] + self.lengths[:, None]).to(self.keys.device)
-        self.enter(self._part(positions, slice(0, T)))
+        positions = torch.arange(T, device="cpu")[None] + self.lengths[:, None]
+        self.begin_at(positions.to(self.keys.device))
+
+    def begin_at(self, positions: torch.Tensor) -> None:
+        """Start a pass at `positions` [B, T] on the device, which follow the tokens that are there."""
+        self.enter(self._part(positions, slice(0, positions.shape[1])))
 
     def check(self, start: list[int], T: int) -> None:
         """Raise RuntimeError when `start` is not where the cache stands or when T tokens do not fit."""

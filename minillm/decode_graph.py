@@ -1,18 +1,15 @@
 """Decoding by graphs: a step is captured once and replayed for each token.
 
-A step is some two hundred kernels, and asking for one takes a host longer than a fast GPU takes to run it. A
-graph is asked for as a whole. It reads and writes the same memory in every replay: the KV cache stays where
-it is from run to run, and tokens and positions come and go through buffers of its own.
+The KV cache stays where it is from run to run, since a graph reads and writes the same memory every time.
 """
 
 import torch
 
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache, Pass
+from minillm.graph_step import Chosen, GraphStep
 from minillm.model import Qwen3
-
-# Logits [B, vocab]; the largest of each row and its token, [2, B] float32.
-Chosen = tuple[torch.Tensor, torch.Tensor]
+from minillm.prompt_graph import PromptGraphs
 
 
 class DecodeGraphs:
@@ -23,7 +20,8 @@ class DecodeGraphs:
         self.model, self.dtype, self.accelerator, self.tokens = model, dtype, accelerator, tokens
         self.replays = 0
         self.memory: KVCache | None = None
-        self.steps: dict[int, DecodeStep] = {}
+        self.steps: dict[int, GraphStep] = {}
+        self.prompts = PromptGraphs(model, accelerator)
 
     @property
     def num_bytes(self) -> int:
@@ -46,71 +44,27 @@ class DecodeGraphs:
         # Fewer widths than numbers of sequences, so that fewer steps are captured; nobody reads spare rows.
         width = min(1 << (count - 1).bit_length(), self.memory.batch)
         if width not in self.steps:
-            self.steps[width] = DecodeStep(self.model, self.memory.rows(0, width), self.accelerator)
+            self.steps[width] = self._step(self.memory.rows(0, width))
         step = self.steps[width]
-        logits, chosen = step.run(newest, cache.lengths)
+        positions = cache.lengths.tolist()
+        logits, chosen = step.run([[token] for token in newest], [[n] for n in positions], step.runs > 0)
         cache.lengths += 1
         self.replays += step.replayed
         self.model.tokens_fed += count
         return logits[:count], chosen[:, :count]
 
+    def _step(self, cache: KVCache) -> GraphStep:
+        step = GraphStep(self.model, cache, 1, self.accelerator)
+        cache.enter(Pass(step.positions, tokens=slice(0, 1)))
+        return step
+
+    def prefill(self, token_ids: list[int], cache: KVCache) -> Chosen | None:
+        """Feed a prompt to the one sequence of an empty `cache`; None where its length has no graph."""
+        kept = cache.keys.data_ptr() == self.memory.keys.data_ptr()  # the first sequence, where graphs look
+        return self.prompts.run(token_ids, cache, kept)
+
     def forget(self) -> None:
         """Drop graphs and memory: weights are about to move, or somebody else wants the memory."""
         self.steps.clear()
+        self.prompts.steps.clear()
         self.memory = None
-
-
-class DecodeStep:
-    """One token for each of B sequences: eagerly the first time, to prepare the kernels, then by a graph."""
-
-    def __init__(self, model: Qwen3, cache: KVCache, accelerator: Accelerator):
-        self.model, self.accelerator = model, accelerator
-        self.graph, self.runs = None, 0
-        B, device = cache.batch, accelerator.device
-        self.staged = torch.zeros(2, B, 1, dtype=torch.int64, device="cpu", pin_memory=accelerator.pins)
-        self.inputs = torch.zeros(2, B, 1, dtype=torch.int64, device=device)  # tokens and their positions
-        self.cache = cache
-        cache.enter(Pass(self.inputs[1], tokens=slice(0, 1)))
-        self.table = model.model.embed_tokens.weight
-        self.rows = None  # embeddings of the tokens, where the table is in host memory
-        if self.table.device != self.inputs.device:
-            self.rows = torch.zeros(B, 1, self.table.shape[1], dtype=self.table.dtype, pin_memory=True)
-
-    @property
-    def replayed(self) -> bool:
-        """Whether the latest run was a replay."""
-        return self.runs > 1
-
-    def run(self, newest: list[int], positions: torch.Tensor) -> Chosen:
-        """`newest` tokens at `positions`, of the first sequences; of the others at position 0."""
-        # A replay reads these when it gets to it: the caller has waited for the one before.
-        self.staged.zero_()
-        for row, numbers in enumerate((torch.tensor(newest), positions)):
-            self.staged[row, : len(newest), 0] = numbers
-        if self.rows is not None:
-            torch.index_select(self.table, 0, self.staged[0, :, 0], out=self.rows.view(len(self.rows), -1))
-        self.runs += 1
-        if not self.replayed:
-            self.compute()
-        else:
-            self.graph = self.graph or self.accelerator.capture(self.captured)
-            self.model.model.layers.replay(self.graph)
-        return self.logits, self.chosen
-
-    def captured(self) -> None:
-        with self.model.model.layers.capturing():
-            self.compute()
-
-    def compute(self) -> None:
-        """From `staged` to `logits` and `chosen`; everything the host does here happens once a capture."""
-        decoder = self.model.model
-        self.inputs.copy_(self.staged, non_blocking=True)
-        if self.rows is None:
-            hidden = decoder.embed(self.inputs[0])
-        else:
-            hidden = self.rows.to(self.inputs.device, non_blocking=True)
-        hidden = decoder.through_layers(hidden, self.cache, self.model.rope)
-        self.logits = self.model.head(hidden[:, -1])
-        best, token_ids = self.logits.max(-1)
-        # In one transfer: float32 holds every token id exactly.
-        self.chosen = torch.stack((best.float(), token_ids.float()))

@@ -127,8 +127,13 @@ class Engine:
 
     @torch.inference_mode()
     def _prefill(self, sequence: Sequence, cache: KVCache) -> None:
-        hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
-        self._choose([sequence], hidden)
+        found = self.graphs and self.graphs.prefill(sequence.prompt_token_ids, cache)
+        if found:
+            logits, chosen = found
+            self._append([sequence], logits, *chosen.cpu())
+        else:
+            hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
+            self._choose([sequence], hidden)
 
     @torch.inference_mode()
     def _decode(self, active: list[Sequence], cache: KVCache) -> None:

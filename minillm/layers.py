@@ -20,6 +20,7 @@ class LayerStore(Protocol):
     """
 
     capturable: bool  # whether a pass can be captured as a graph: it never waits on the host
+    streaming: bool  # whether blocks have to be fetched
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]: ...
 
@@ -33,7 +34,7 @@ class LayerStore(Protocol):
 class ResidentLayers(ModuleList):
     """Every layer is on the compute device for good; `use` has nothing to do."""
 
-    capturable = True
+    capturable, streaming = True, False
 
     def __init__(self, config: ModelConfig):
         super().__init__(DecoderLayer(config, index) for index in range(config.num_hidden_layers))

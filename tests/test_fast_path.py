@@ -16,7 +16,7 @@ from fast_device import Fast, Lazy
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
 import minillm.llm
-from minillm import LLM, ModelConfig, SamplingParams, block_times, fast_path, fused
+from minillm import LLM, ModelConfig, SamplingParams, block_times, fast_path, fused, prompt_graph
 from minillm.errors import InputError
 from minillm.kernels import gemv
 from minillm.residency import Residency
@@ -35,7 +35,8 @@ silence = partial(warnings.catch_warnings, action="ignore")  # logits are NaN wh
 @pytest.fixture(autouse=True)
 def few_programs(monkeypatch):
     """The interpreter runs one after the other; and measuring what blocks cost in it would take a minute."""
-    monkeypatch.setattr(gemv, "ROWS", 64)
+    monkeypatch.setattr(gemv, "tile", lambda *_: gemv.Tile(64, 64, 4))
+    monkeypatch.setattr(prompt_graph, "filled_up", lambda tokens: -(-tokens // 4) * 4)
     monkeypatch.setattr(fused, "attend", partial(fused.attend, parts=2))
     monkeypatch.setattr(Residency, "_rates", lambda self: None)
 

@@ -1,8 +1,8 @@
 """CUDA: a second stream carries the copies."""
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from weakref import WeakSet
 
 import torch
 
@@ -22,7 +22,9 @@ class Cuda:
         self.device, self.enforce_eager = device, enforce_eager
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        self.stream = torch.cuda.Stream(device)
+        self.stream, self.capturing = torch.cuda.Stream(device), torch.cuda.Stream(device)
+        self._graphs: list[torch.cuda.CUDAGraph] = []  # of the capture under way
+        self._pool, self._captured = None, WeakSet()
         self._raw, self._current = None, None
 
     # ---- memory: PyTorch's allocator counts all of it ----
@@ -93,11 +95,35 @@ class Cuda:
         return torch.cuda.Event(external=True)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
+        self.synchronize()
+        with torch.cuda.stream(self.capturing):
+            self._begin_graph()
+            try:
+                work()
+            finally:
+                self._graphs[-1].capture_end()
+                graphs, self._graphs = self._graphs, []
+
+        def replay() -> None:
+            for graph in graphs:
+                graph.replay()
+
+        return replay
+
+    def _begin_graph(self) -> None:
+        # One pool for all: they run one after the other, and results are read before the next one begins. It
+        # goes with its last graph.
+        if not self._captured:
+            self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
+        self._graphs.append(graph)
         # Other threads may go on using the device.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            work()
-        return graph.replay
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        self._captured.add(graph)
+
+    def cut(self) -> None:
+        self._graphs[-1].capture_end()
+        self._begin_graph()
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)
@@ -107,8 +133,6 @@ class Cuda:
         capability = torch.cuda.get_device_capability(self.device)
         if self.enforce_eager:
             return "enforce_eager"
-        if os.environ.get("MINILLM_FAST") != "1":
-            return "fused kernels are new: MINILLM_FAST=1 takes them"
         if not kernels.found():
             return "Triton is not installed"
         if capability < least:

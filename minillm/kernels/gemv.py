@@ -91,24 +91,45 @@ def _gemv(
     sums = tl.zeros([ROWS, BLOCK], tl.float32)
     ups = tl.zeros([ROWS, BLOCK], tl.float32)
     squares = tl.zeros([BLOCK], tl.float32)
-    for start in tl.static_range(0, INPUTS, BLOCK):
+    column = tl.arange(0, BLOCK)
+    part, also = _weights(first, second, column, own, INPUTS, SILU)
+    if PDL:  # weights lie there all the time, x comes from the kernel before
+        gdc_wait()
+    sums, ups, squares = _add(sums, ups, squares, part, also, x, scale, column, INPUTS, NORM, SILU)
+    for start in range(BLOCK, INPUTS, BLOCK):
         column = start + tl.arange(0, BLOCK)
-        there = column < INPUTS
-        mask = own[:, None] & there[None, :]
-        part = tl.load(first + column[None, :], mask=mask, other=0.0)
-        if SILU:
-            also = tl.load(second + column[None, :], mask=mask, other=0.0)
-        if PDL and start == 0:  # weights lie there all the time, x comes from the kernel before
-            gdc_wait()
-        value = tl.load(x + column, mask=there, other=0.0).to(tl.float32)
-        if NORM:
-            squares += value * value
-            value *= tl.load(scale + column, mask=there, other=0.0).to(tl.float32)
-        sums += part.to(tl.float32) * value[None, :]
-        if SILU:
-            ups += also.to(tl.float32) * value[None, :]
+        part, also = _weights(first, second, column, own, INPUTS, SILU)
+        sums, ups, squares = _add(sums, ups, squares, part, also, x, scale, column, INPUTS, NORM, SILU)
     y, up = tl.sum(sums, 1), tl.sum(ups, 1)
     finish(y, up, tl.sum(squares, 0), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
+
+
+@triton.jit
+def _weights(first, second, column, own, INPUTS: tl.constexpr, SILU: tl.constexpr):
+    """[ROWS, BLOCK] of the rows at `first` and, for SILU, of those at `second`."""
+    mask = own[:, None] & (column < INPUTS)[None, :]
+    part = tl.load(first + column[None, :], mask=mask, other=0.0)
+    also = part
+    if SILU:
+        also = tl.load(second + column[None, :], mask=mask, other=0.0)
+    return part, also
+
+
+@triton.jit
+def _add(
+    sums, ups, squares, part, also, x, scale, column,
+    INPUTS: tl.constexpr, NORM: tl.constexpr, SILU: tl.constexpr,
+):  # fmt: skip
+    """The sums with the products of these weights and their columns of x."""
+    there = column < INPUTS
+    value = tl.load(x + column, mask=there, other=0.0).to(tl.float32)
+    if NORM:
+        squares += value * value
+        value *= tl.load(scale + column, mask=there, other=0.0).to(tl.float32)
+    sums += part.to(tl.float32) * value[None, :]
+    if SILU:
+        ups += also.to(tl.float32) * value[None, :]
+    return sums, ups, squares
 
 
 @triton.jit

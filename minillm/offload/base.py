@@ -38,6 +38,10 @@ class OffloadedLayers(ModuleList):
         self.bytes_copied = 0  # from host to device since the store was made, residents not counted
         self.ready: dict[int, dict[str, Ready]] = {}  # the resident blocks
 
+    @property
+    def streaming(self) -> bool:
+        return bool(self.placement.streamed)
+
     def occupy(self) -> None:
         """Take the device memory that the placement needs, or none of it."""
         try:
