@@ -5,7 +5,6 @@ PyTorch's, which multiply faster; what lies between query, cache and attention i
 """
 
 import torch
-import torch.nn.functional as F
 
 from minillm.attention import attend as attend_many
 from minillm.cache import LayerCache
@@ -14,6 +13,7 @@ from minillm.kernels.expand import expand
 from minillm.kernels.gemv import gemv
 from minillm.kernels.gemv_packed import gemv_packed
 from minillm.kernels.place import place
+from minillm.kernels.swiglu import swiglu
 from minillm.layer import DecoderLayer
 from minillm.linear import linear
 from minillm.mlp import MLP
@@ -55,8 +55,8 @@ def mlp_block(layer: DecoderLayer, hidden: torch.Tensor) -> torch.Tensor:
     if is_row(hidden):
         active = row_product(hidden.view(-1), mlp.stacked, norm=(norm.weight, norm.eps), silu=True)
         return add_product(hidden, active, mlp.down_proj.weight)
-    gate, up = product(hidden, mlp.stacked, norm).chunk(2, -1)
-    return add_product(hidden, F.silu(gate).mul_(up), mlp.down_proj.weight)
+    active = swiglu(product(hidden, mlp.stacked, norm))
+    return add_product(hidden, active, mlp.down_proj.weight)
 
 
 def product(hidden: torch.Tensor, weight: torch.Tensor, norm: RMSNorm) -> torch.Tensor:

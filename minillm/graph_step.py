@@ -8,6 +8,7 @@ import torch
 
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
+from minillm.kernels.fetch import fetch
 from minillm.model import Qwen3
 
 # Logits [B, vocab]; the largest of each row and its token, [2, B] float32.
@@ -23,7 +24,8 @@ class GraphStep:
         self.graph, self.runs, self.replayed = None, 0, False
         shape, pins = (2, cache.batch, tokens), accelerator.pins
         self.staged = torch.zeros(shape, dtype=torch.int64, device="cpu", pin_memory=pins)
-        self.token_ids, self.positions = torch.zeros(shape, dtype=torch.int64, device=accelerator.device)
+        self.inputs = torch.zeros(shape, dtype=torch.int64, device=accelerator.device)
+        self.token_ids, self.positions = self.inputs
         self.last_staged = torch.full((1,), tokens - 1, device="cpu", pin_memory=pins)
         self.last = torch.full((1,), tokens - 1, device=accelerator.device)  # whose logits are wanted
         self.table = model.model.embed_tokens.weight
@@ -62,15 +64,15 @@ class GraphStep:
     def compute(self) -> None:
         """From `staged` to `logits` and `chosen`; everything the host does here happens once a capture."""
         decoder = self.model.model
-        for target, source in zip((self.token_ids, self.positions), self.staged, strict=True):
-            target.copy_(source, non_blocking=True)
+        fetch(self.staged, self.inputs)
         if self.rows is None:
             hidden = decoder.embed(self.token_ids)
         else:
-            hidden = self.rows.to(self.last.device, non_blocking=True)
+            hidden = torch.empty_like(self.rows, device=self.last.device)
+            fetch(self.rows, hidden)
         hidden = decoder.through_layers(hidden, self.cache, self.model.rope)
         if hidden.shape[1] > 1:
-            self.last.copy_(self.last_staged, non_blocking=True)
+            fetch(self.last_staged, self.last)
             hidden = hidden.index_select(1, self.last)
         self.logits = self.model.head(hidden[:, -1])
         best, token_ids = self.logits.max(-1)

@@ -13,10 +13,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from minillm.kernels import attend, expand, gemv, gemv_packed, place
+from minillm.kernels import attend, expand, fetch, gemv, gemv_packed, place, swiglu
 
 POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32"}
-WHOLE = {"outputs", "stride_b", "stride_h", "T", "rows", "groups"}
+WHOLE = {"count", "width", "outputs", "stride_b", "stride_h", "T", "rows", "groups"}
 FRACTIONS = {"eps", "scale", "rope_scale"}
 
 
@@ -66,7 +66,12 @@ def main(capability: int) -> None:
         block = max(16, attend.BLOCK_BYTES // size)
         shape = {"K": 8, "G": 4, "ROWS": 16, "D": 128, "WIDE": 128, "PARTS": attend.PARTS, "BLOCK": block}
         jobs += [
-            (place._place, {"H": 32, "K": 8, "HALF": 64, "BLOCK": 64} | pdl, 1),
+            *(
+                (place._place, {"H": 32, "K": 8, "HEADS": n, "HALF": 64, "BLOCK": 64} | pdl, 1)
+                for n in (1, 8)
+            ),
+            (swiglu._swiglu, {"BLOCK": swiglu.BLOCK}, 4),
+            (fetch._fetch, {"BLOCK": fetch.BLOCK}, 4),
             (attend._attend_part, shape | pdl, 4),
             (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS} | pdl, 1),
         ]

@@ -16,9 +16,6 @@ class Fast(Emulated):
     def capture(self, work):
         return work
 
-    def cut(self):
-        pass
-
 
 class Lazy(Fast):
     """Copies begin only when computing waits for one of them."""

@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
-from minillm.kernels import attend, gemv, place
+from minillm.kernels import attend, fetch, gemv, place, swiglu
 from minillm.presets import load
 from minillm.rope import Rope
 
@@ -43,6 +43,28 @@ def test_row_times_matrix(dtype, shape, norm, silu, residual):
     )
     assert found.dtype == dtype
     assert (found - expected).abs().max() < TOLERANCE[dtype] * max(1, expected.abs().max())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("shape", [(1, 3, 5), (2, 1, 1024), (1, 2, 1500)])
+def test_gates_and_ups(dtype, shape):
+    gate_up = random(*shape[:2], 2 * shape[2], dtype=dtype)
+    found, expected = swiglu.swiglu(gate_up), swiglu.swiglu_reference(gate_up.double())
+    assert found.dtype == dtype
+    assert found.shape == shape
+    assert (found - expected).abs().max() < TOLERANCE[dtype] * max(1, expected.abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (2, 3, 1), (1, 5, 1000)])
+def test_numbers_come_from_host_memory(dtype, shape):
+    source = (torch.randn(shape) * 1000).to(dtype)
+    source = source.pin_memory() if DEVICE == "cuda" else source
+    target = torch.zeros(shape, dtype=dtype, device=DEVICE)
+    for value in (3, -7):
+        source.view(-1)[-1] = value
+        fetch.fetch(source, target)
+        assert torch.equal(target.cpu(), source)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)

@@ -73,9 +73,6 @@ class Accelerator(Protocol):
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A graph of what `work` asks of both queues; nothing is done until the graph is called."""
 
-    def cut(self) -> None:
-        """Inside `capture`, while no copy is under way: what follows is a graph of its own, run next."""
-
     def synchronize(self) -> None:
         """Wait until both queues are empty."""
 

@@ -22,9 +22,8 @@ class Cuda:
         self.device, self.enforce_eager = device, enforce_eager
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        self.stream, self.capturing = torch.cuda.Stream(device), torch.cuda.Stream(device)
-        self._graphs: list[torch.cuda.CUDAGraph] = []  # of the capture under way
-        self._pool, self._captured = None, WeakSet()
+        self.stream = torch.cuda.Stream(device)
+        self._pool, self._graphs = None, WeakSet()
         self._raw, self._current = None, None
 
     # ---- memory: PyTorch's allocator counts all of it ----
@@ -95,35 +94,16 @@ class Cuda:
         return torch.cuda.Event(external=True)
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        self.synchronize()
-        with torch.cuda.stream(self.capturing):
-            self._begin_graph()
-            try:
-                work()
-            finally:
-                self._graphs[-1].capture_end()
-                graphs, self._graphs = self._graphs, []
-
-        def replay() -> None:
-            for graph in graphs:
-                graph.replay()
-
-        return replay
-
-    def _begin_graph(self) -> None:
-        # One pool for all: they run one after the other, and results are read before the next one begins. It
-        # goes with its last graph.
-        if not self._captured:
+        # One pool for all graphs: they run one after the other, and what one results in is read before the
+        # next begins. It goes with the last of them.
+        if not self._graphs:
             self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
-        self._graphs.append(graph)
         # Other threads may go on using the device.
-        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
-        self._captured.add(graph)
-
-    def cut(self) -> None:
-        self._graphs[-1].capture_end()
-        self._begin_graph()
+        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            work()
+        self._graphs.add(graph)
+        return graph.replay
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)

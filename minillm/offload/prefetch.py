@@ -99,9 +99,6 @@ class PrefetchOffload(OffloadedLayers):
         if task.number != self.expected:
             self._start(task)
         self.expected = None  # until the step is over: whatever stops it makes the next pass start anew
-        if self._capturing and task.number == 0:
-            # A graph waits for outside events before anything in it starts; layers up to here need none.
-            self.accelerator.cut()
         self._order(task, self.accelerator.compute_after)
         with task.during:
             yield task.block
@@ -118,8 +115,7 @@ class PrefetchOffload(OffloadedLayers):
         """Capture a pass without its copies for the next one: a graph ends when all that is in it has ended.
 
         With those inside, each pass would wait at its end for copies that only the next one needs. `replay`
-        asks for them, and only events of the border order the two; all others are the graph's own. What comes
-        before the first streamed block is a graph by itself.
+        asks for them, and only events of the border order the two; all others are the graph's own.
         """
         outside, before, expected = self.finished, self.bytes_copied, self.expected
         self.finished = [event if n in self.border else None for n, event in enumerate(outside)]

@@ -12,11 +12,6 @@ PROMPTS = [[1, 2, 3], [5], list(range(60)), [7] * 17]
 MODEL = "random:Qwen3-0.6B"
 
 
-@pytest.fixture(autouse=True)
-def fast(monkeypatch):
-    monkeypatch.setenv("MINILLM_FAST", "1")
-
-
 def params(count: int) -> SamplingParams:
     return SamplingParams(max_tokens=count, ignore_eos=True)
 
