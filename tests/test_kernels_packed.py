@@ -55,12 +55,13 @@ def test_expanding_gives_the_numbers_of_the_reference(dtype, format, rows, colum
 
 
 def test_every_byte_of_fp8_is_the_number_that_pytorch_says():
-    parts = codec.empty(FP8, 256, 1, DEVICE)
+    parts = codec.empty(FP8, 256, 4, DEVICE)
     parts["packed"].view(torch.uint8).copy_(torch.arange(256, dtype=torch.uint8)[:, None])
     parts["scale"].fill_(1.0)
-    weight = PackedWeight("weight", FP8, parts, 1, torch.float32)
-    found = gemv_packed.gemv_packed(torch.ones(1, device=DEVICE), weight)
-    expected = parts["packed"].float()[:, 0]
-    number = ~expected.isnan()
-    assert number.sum() == 254
-    assert torch.equal(found[number], expected[number])
+    numbers = parts["packed"].float()
+    weight, real = PackedWeight("weight", FP8, parts, 4, torch.float32), ~numbers.isnan()
+    parts["packed"].view(torch.uint8)[~real] = 0
+    assert real.sum() == 4 * 254
+    for column in range(4):  # where a byte lies in its word
+        found = gemv_packed.gemv_packed(torch.eye(4, device=DEVICE)[column], weight)
+        assert torch.equal(found[real[:, column]], numbers[real[:, column], column])

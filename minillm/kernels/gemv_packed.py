@@ -1,17 +1,30 @@
 """`gemv` for a matrix that is stored quantised: the row meets the packed bytes, none is expanded in memory.
 
-int8 and fp8 have one scale a row, which comes after the sum. Four bits (layout: `quant/int4.py`) have one a
-group, so a program looks at whole groups: byte j of a group meets columns j and j + g/2 of the row.
+What bounds this is instructions: an H200 reads an int4 weight in the time of four. So the bytes are read as
+words of 32 bits, and a stored number becomes a float by a shift that words share and one logic operation:
+n or-ed into the mantissa of 2ᶜ is the float 2ᶜ + n. All the 2ᶜ, and the 8 that four bits count from, leave by
+one subtraction a word, of a sum over x that a program computes once for all its rows.
+
+int8 and fp8 have one scale a row, which comes after the sum; four bits (layout: `quant/int4.py`) one a group,
+which comes after each word's eight products.
 """
 
 import torch
 import triton
 import triton.language as tl
 
-from minillm.kernels.gemv import finish, gemv_reference
+from minillm.kernels.early import early, gdc_launch_dependents, gdc_wait
+from minillm.kernels.gemv import Tile, finish, gemv_reference
 from minillm.quant.weight import PackedWeight
 
-ROWS, BLOCK, WARPS = 4, 1024, 4  # outputs a program computes, inputs that it reads together
+
+def tile(inputs: int, columns: int, silu: bool) -> Tile:
+    """Few rows share x, many would leave processors idle; `block` counts chunks of 16 bytes, `columns` each.
+
+    A thread has one chunk of each row.
+    """
+    block = min(128 if columns == 32 else 256, triton.next_power_of_2(triton.cdiv(inputs, columns)))
+    return Tile(4 if silu else 8, block, max(1, block // 32))
 
 
 def packed_reference(
@@ -32,129 +45,189 @@ def gemv_packed(
     silu: bool = False,
     residual: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The same by the kernels: residual + act(rms_norm(x) · weightᵀ), `x` [in] → [out], rounded once."""
+    """The same by the kernel: residual + act(rms_norm(x) · weightᵀ), `x` [in] → [out], rounded once."""
     outputs, inputs = weight.shape[0] // (1 + silu), weight.shape[1]
-    out, (scale, eps) = x.new_empty(outputs), norm or (x, 0.0)
-    parts = weight.parts
-    before = (x, scale, x if residual is None else residual, out)  # any pointer serves where there is none
-    kinds = {"NORM": norm is not None, "SILU": silu, "RESIDUAL": residual is not None, "INPUTS": inputs}
-    grid = (triton.cdiv(outputs, ROWS),)
-    if weight.format.name in ("int8", "fp8"):
-        packed = parts["packed"].view(torch.uint8) if weight.format.name == "fp8" else parts["packed"]
-        block = min(BLOCK, triton.next_power_of_2(inputs))
-        _scaled_rows[grid](
-            packed, parts["scale"], *before, outputs, eps,
-            FP8=weight.format.name == "fp8", ROWS=ROWS, BLOCK=block, num_warps=WARPS, **kinds,
-        )  # fmt: skip
-    else:
-        half = weight.format.group // 2
-        groups = triton.next_power_of_2(max(1, min(BLOCK, inputs) // weight.format.group))
-        shift = parts.get("middle", parts.get("zero", parts["scale"]))
-        _scaled_groups[grid](
-            parts["packed"], parts["scale"], shift, *before, outputs, eps,
-            MIDDLE="middle" in parts, ZERO="zero" in parts, HALF=half, WIDE=triton.next_power_of_2(half),
-            ROWS=ROWS, GROUPS=groups, num_warps=WARPS, **kinds,
-        )  # fmt: skip
+    parts, name = weight.parts, weight.format.name
+    four = name not in ("int8", "fp8")
+    group = weight.format.group if four else inputs
+    if inputs % 4 or four and group % 32:  # rows of whole words, groups of whole chunks
+        return packed_reference(x, weight, norm, silu, residual)
+    packed = parts["packed"].view(torch.uint8) if name == "fp8" else parts["packed"]
+    shift = parts.get("middle", parts.get("zero", parts["scale"]))
+    out, pdl = x.new_empty(outputs), early(x.device)
+    scale, eps = norm or (x, 0.0)  # any pointer serves where there is none
+    rows, block, warps = tile(inputs, 32 if four else 16, silu)
+    _gemv_packed[(triton.cdiv(outputs, rows),)](
+        packed, parts["scale"], shift, x, scale, x if residual is None else residual, out, outputs, eps,
+        KIND="int4" if four else name, GROUP=group, MIDDLE="middle" in parts, ZERO="zero" in parts,
+        INPUTS=inputs, NORM=norm is not None, SILU=silu, RESIDUAL=residual is not None,
+        ROWS=rows, BLOCK=block, PDL=pdl, num_warps=warps, launch_pdl=pdl,
+    )  # fmt: skip
     return out
 
 
 @triton.jit
-def _scaled_rows(
-    packed, scales, x, norm, residual, out, outputs, eps, FP8: tl.constexpr, INPUTS: tl.constexpr,
-    NORM: tl.constexpr, SILU: tl.constexpr, RESIDUAL: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+def _gemv_packed(
+    packed, scales, shifts, x, norm, residual, out, outputs, eps, KIND: tl.constexpr, GROUP: tl.constexpr,
+    MIDDLE: tl.constexpr, ZERO: tl.constexpr, INPUTS: tl.constexpr, NORM: tl.constexpr, SILU: tl.constexpr,
+    RESIDUAL: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
+    if PDL:
+        gdc_launch_dependents()
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     own = row < outputs
-    first = packed + row.to(tl.int64)[:, None] * INPUTS
-    second = first + tl.cast(outputs, tl.int64) * INPUTS
-    sums = tl.zeros([ROWS, BLOCK], tl.float32)
-    ups = tl.zeros([ROWS, BLOCK], tl.float32)
-    squares = tl.zeros([BLOCK], tl.float32)
-    for start in range(0, INPUTS, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        there = column < INPUTS
-        mask = own[:, None] & there[None, :]
-        value = tl.load(x + column, mask=there, other=0.0).to(tl.float32)
-        if NORM:
-            squares += value * value
-            value *= tl.load(norm + column, mask=there, other=0.0).to(tl.float32)
-        sums += _number(tl.load(first + column[None, :], mask=mask, other=0), FP8) * value[None, :]
-        if SILU:
-            ups += _number(tl.load(second + column[None, :], mask=mask, other=0), FP8) * value[None, :]
-    y = tl.sum(sums, 1) * tl.load(scales + row, mask=own, other=0.0).to(tl.float32)
-    up = tl.sum(ups, 1)
+    row = tl.minimum(row, outputs - 1)  # the last program repeats a row: cheaper than a mask for every word
+    WIDTH: tl.constexpr = 32 if KIND == "int4" else 16  # columns of a chunk
+    sums = tl.zeros([ROWS, BLOCK, 4], tl.float32)
+    ups = tl.zeros([ROWS, BLOCK, 4], tl.float32)
+    squares = tl.zeros([BLOCK, 4], tl.float32)
+    gate = _read(packed, scales, shifts, row, 0, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
+    also = gate
     if SILU:
-        up *= tl.load(scales + outputs + row, mask=own, other=0.0).to(tl.float32)
-    finish(y, up, tl.sum(squares, 0), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
-
-
-@triton.jit
-def _scaled_groups(
-    packed, scales, shifts, x, norm, residual, out, outputs, eps, MIDDLE: tl.constexpr, ZERO: tl.constexpr,
-    HALF: tl.constexpr, WIDE: tl.constexpr, INPUTS: tl.constexpr, NORM: tl.constexpr, SILU: tl.constexpr,
-    RESIDUAL: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    own = row < outputs
-    sums = tl.zeros([ROWS, GROUPS, WIDE], tl.float32)
-    ups = tl.zeros([ROWS, GROUPS, WIDE], tl.float32)
-    squares = tl.zeros([GROUPS, WIDE], tl.float32)
-    each = tl.arange(0, WIDE)
-    for start in range(0, INPUTS // (2 * HALF), GROUPS):
-        group = start + tl.arange(0, GROUPS)
-        there = (group < INPUTS // (2 * HALF))[:, None] & (each < HALF)[None, :]
-        column = group[:, None] * (2 * HALF) + each[None, :]
-        low = tl.load(x + column, mask=there, other=0.0).to(tl.float32)
-        high = tl.load(x + HALF + column, mask=there, other=0.0).to(tl.float32)
-        if NORM:
-            squares += low * low + high * high
-            low *= tl.load(norm + column, mask=there, other=0.0).to(tl.float32)
-            high *= tl.load(norm + HALF + column, mask=there, other=0.0).to(tl.float32)
-        sums += _groups(
-            packed, scales, shifts, row, own, group, there, low, high, MIDDLE, ZERO, HALF, INPUTS, WIDE
-        )
+        also = _read(packed, scales, shifts, row + outputs, 0, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
+    if PDL:  # weights lie there all the time, x comes from the kernel before
+        gdc_wait()
+    for start in tl.static_range(0, INPUTS, BLOCK * WIDTH):
+        if start > 0:
+            gate = _read(packed, scales, shifts, row, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
+            if SILU:
+                also = _read(
+                    packed, scales, shifts, row + outputs, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK
+                )
+        low, high, squares = _columns(x, norm, squares, start // WIDTH, KIND, GROUP, INPUTS, NORM, BLOCK)
+        sums = _add(sums, gate, low, high, KIND, MIDDLE, ZERO)
         if SILU:
-            below = row + outputs
-            ups += _groups(
-                packed, scales, shifts, below, own, group, there, low, high, MIDDLE, ZERO, HALF, INPUTS, WIDE
-            )
+            ups = _add(ups, also, low, high, KIND, MIDDLE, ZERO)
     y, up = tl.sum(tl.sum(sums, 2), 1), tl.sum(tl.sum(ups, 2), 1)
+    if KIND != "int4":
+        y *= tl.load(scales + row).to(tl.float32)
+        if SILU:
+            up *= tl.load(scales + outputs + row).to(tl.float32)
+    if KIND == "fp8":  # see `_columns`
+        y *= 1.152921504606847e18
+        up *= 1.152921504606847e18
     total = tl.sum(tl.sum(squares, 1), 0)
     finish(y, up, total, residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
 
 
 @triton.jit
-def _groups(
-    packed, scales, shifts, row, own, group, there, low, high,
-    MIDDLE: tl.constexpr, ZERO: tl.constexpr, HALF: tl.constexpr, INPUTS: tl.constexpr, WIDE: tl.constexpr,
+def _read(
+    packed, scales, shifts, row, start, KIND: tl.constexpr, GROUP: tl.constexpr, SHIFT: tl.constexpr,
+    INPUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """[ROWS, GROUPS, WIDE] products of a few groups of rows `row` with the two halves of x."""
+    """BLOCK chunks of four words from chunk `start` of rows `row`, and the groups' scales and shifts."""
+    WORDS: tl.constexpr = INPUTS // (8 if KIND == "int4" else 4)
+    chunk = start + tl.arange(0, BLOCK)
+    word = chunk[:, None] * 4 + tl.arange(0, 4)[None, :]
     place = row.to(tl.int64)[:, None, None]
-    byte = group[:, None] * HALF + tl.arange(0, WIDE)[None, :]
-    mask = own[:, None, None] & there[None, :, :]
-    both = tl.load(packed + place * (INPUTS // 2) + byte[None, :, :], mask=mask, other=0).to(tl.int32)
-    # A float32 from 2²³ on counts in ones, so or-ing a small number into its bits adds it; a conversion of
-    # integers is four times as slow.
-    down, up = (both & 15) | 0x4B000000, (both >> 4) | 0x4B000000
-    centre = 8388616.0  # 2²³ + 8
-    known = own[:, None, None] & (group < INPUTS // (2 * HALF))[None, :, None]
-    number = place * (INPUTS // (2 * HALF)) + group[None, :, None]
-    scale = tl.load(scales + number, mask=known, other=0.0).to(tl.float32)
-    if ZERO:
-        centre = tl.load(shifts + number, mask=known, other=0).to(tl.float32) + 8388608.0
-    first, second = down.to(tl.float32, bitcast=True) - centre, up.to(tl.float32, bitcast=True) - centre
-    products = (first * low[None, :, :] + second * high[None, :, :]) * scale
-    if MIDDLE:
-        middle = tl.load(shifts + number, mask=known, other=0.0).to(tl.float32)
-        products += middle * (low + high)[None, :, :]
-    return products
+    at = packed.to(tl.pointer_type(tl.int32), bitcast=True) + place * WORDS + word[None, :, :]
+    if WORDS % (BLOCK * 4) == 0:
+        words = tl.load(at)
+    else:
+        words = tl.load(at, mask=(word < WORDS)[None, :, :], other=0)
+    scale, shift = words, words
+    if KIND == "int4":
+        group = tl.minimum(chunk * 32 // GROUP, INPUTS // GROUP - 1)
+        number = place * (INPUTS // GROUP) + group[None, :, None]
+        scale = tl.load(scales + number)
+        shift = tl.load(shifts + number) if SHIFT else scale
+    return words, scale, shift
 
 
 @triton.jit
-def _number(stored, FP8: tl.constexpr):
-    """float32 of int8, or of the bits of an e4m3: its exponent and mantissa are a float32's, 120 too low."""
-    if not FP8:
-        return stored.to(tl.float32)
-    bits = stored.to(tl.int32)
-    size = ((bits & 0x7F) << 20).to(tl.float32, bitcast=True) * 1.329227995784916e36  # 2¹²⁰
-    return tl.where(bits >= 128, -size, size)
+def _columns(
+    x, norm, squares, start, KIND: tl.constexpr, GROUP: tl.constexpr, INPUTS: tl.constexpr,
+    NORM: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """The x that the four low numbers of each word meet, and the four high ones if it has eight."""
+    chunk, each = start + tl.arange(0, BLOCK)[:, None], tl.arange(0, 4)[None, :]
+    if KIND == "int4":
+        column = chunk * 32 // GROUP * GROUP + chunk * 32 % GROUP // 2 + each * 4
+    else:
+        column = chunk * 16 + each * 4
+    low = _four(x, column, INPUTS)
+    high = low
+    if KIND == "int4":
+        high = _four(x, column + GROUP // 2, INPUTS)
+    if NORM:
+        squares += low[0] * low[0] + low[1] * low[1] + low[2] * low[2] + low[3] * low[3]
+        low = _times(low, _four(norm, column, INPUTS))
+        if KIND == "int4":
+            squares += high[0] * high[0] + high[1] * high[1] + high[2] * high[2] + high[3] * high[3]
+            high = _times(high, _four(norm, column + GROUP // 2, INPUTS))
+    if KIND == "fp8":  # its floats are 2¹²⁰ too small: half of that here, half at the end, since x may be large
+        half = 1.152921504606847e18
+        low = (low[0] * half, low[1] * half, low[2] * half, low[3] * half)
+    return low, high, squares
+
+
+@triton.jit
+def _four(x, column, INPUTS: tl.constexpr):
+    """float32 of x at `column` and the next three, by one load of 64 bits if that is what they fill."""
+    there = column < INPUTS
+    kind: tl.constexpr = x.dtype.element_ty
+    if kind.primitive_bitwidth == 16:
+        both = tl.load(x.to(tl.pointer_type(tl.int64), bitcast=True) + column // 4, mask=there, other=0)
+        a = both.to(tl.int16).to(kind, bitcast=True)
+        b = (both >> 16).to(tl.int16).to(kind, bitcast=True)
+        c = (both >> 32).to(tl.int16).to(kind, bitcast=True)
+        d = (both >> 48).to(tl.int16).to(kind, bitcast=True)
+    else:
+        a = tl.load(x + column, mask=there, other=0.0)
+        b = tl.load(x + column + 1, mask=there, other=0.0)
+        c = tl.load(x + column + 2, mask=there, other=0.0)
+        d = tl.load(x + column + 3, mask=there, other=0.0)
+    return a.to(tl.float32), b.to(tl.float32), c.to(tl.float32), d.to(tl.float32)
+
+
+@triton.jit
+def _times(a, b):
+    return a[0] * b[0], a[1] * b[1], a[2] * b[2], a[3] * b[3]
+
+
+@triton.jit
+def _add(sums, read, low, high, KIND: tl.constexpr, MIDDLE: tl.constexpr, ZERO: tl.constexpr):
+    """The sums with the products of these words and their columns."""
+    words, scale, shift = read
+    all_low = low[0] + low[1] + low[2] + low[3]
+    if KIND == "fp8":
+        sums += _float8(words << 24) * low[0][None, :, :]
+        sums += _float8(words << 16) * low[1][None, :, :]
+        sums += _float8(words << 8) * low[2][None, :, :]
+        sums += _float8(words) * low[3][None, :, :]
+    elif KIND == "int8":  # its sign bit turned, a byte is the number + 128; the shifts bring it to bit 15
+        sums -= (384.0 * all_low)[None, :, :]
+        sums += _or(words << 15, 0x7F8000, 0x43C00000) * low[0][None, :, :]
+        sums += _or(words << 7, 0x7F8000, 0x43C00000) * low[1][None, :, :]
+        sums += _or(words >> 1, 0x7F8000, 0x43C00000) * low[2][None, :, :]
+        sums += _or(words >> 9, 0x7F8000, 0x43C00000) * low[3][None, :, :]
+    else:  # bytes of a low and a high number, brought to bit 15, 16 or 19: to 2⁸ + n, 2⁷ + n or 2⁴ + n
+        total = all_low + (high[0] + high[1] + high[2] + high[3])
+        extra = 256 * (low[0] + low[1] + high[2]) + 128 * low[2] + 16 * (high[0] + high[1] + low[3] + high[3])
+        dot = -(extra if ZERO else extra + 8 * total)[None, :, :]
+        dot += _or(words << 15, 15 << 15, 0x43800000) * low[0][None, :, :]
+        dot += _or(words << 15, 15 << 19, 0x41800000) * high[0][None, :, :]
+        dot += _or(words << 7, 15 << 15, 0x43800000) * low[1][None, :, :]
+        dot += _or(words << 7, 15 << 19, 0x41800000) * high[1][None, :, :]
+        dot += _or(words, 15 << 16, 0x43000000) * low[2][None, :, :]
+        dot += _or(words >> 5, 15 << 15, 0x43800000) * high[2][None, :, :]
+        dot += _or(words >> 5, 15 << 19, 0x41800000) * low[3][None, :, :]
+        dot += _or(words >> 9, 15 << 19, 0x41800000) * high[3][None, :, :]
+        if ZERO:
+            dot -= shift.to(tl.float32) * total[None, :, :]
+        sums += dot * scale.to(tl.float32)
+        if MIDDLE:
+            sums += shift.to(tl.float32) * total[None, :, :]
+    return sums
+
+
+@triton.jit
+def _or(words, MASK: tl.constexpr, BITS: tl.constexpr):
+    """Some bits of words in place of, or against, those of a float."""
+    return ((words & MASK) ^ BITS).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _float8(words):
+    """2⁻¹²⁰ times the e4m3 in the upper byte: its exponent and mantissa are a float32's, 120 too low."""
+    return ((words >> 4) & -0x78100000).to(tl.float32, bitcast=True)
