@@ -45,10 +45,10 @@ def compiled(kernel, constants: dict, dtype: str, capability: int, warps: int):
 
 def packed_types(kernel, constants: dict) -> dict[str, str]:
     """Types of a packed matrix's parts."""
-    if kernel is gemv_packed._scaled_rows:
-        fp8 = constants["FP8"]
+    if constants.get("KIND") in ("int8", "fp8"):
+        fp8 = constants["KIND"] == "fp8"
         return {"packed": "*u8" if fp8 else "*i8", "scales": "*fp32" if fp8 else "*bf16"}
-    if kernel in (gemv_packed._scaled_groups, expand._expand):
+    if kernel in (gemv_packed._gemv_packed, expand._expand):
         zero = constants["ZERO"]
         return {"packed": "*u8", "scales": "*fp16" if zero else "*bf16", "shifts": "*u8" if zero else "*bf16"}
     return {}
@@ -75,16 +75,15 @@ def main(capability: int) -> None:
             (attend._attend_part, shape | pdl, 4),
             (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS} | pdl, 1),
         ]
-        around = {"INPUTS": 4096, "NORM": True, "SILU": True, "RESIDUAL": False, "ROWS": gemv_packed.ROWS}
-        group = {"HALF": 64, "WIDE": 64, "GROUPS": gemv_packed.BLOCK // 128}
-        jobs += [
-            (gemv_packed._scaled_rows, around | {"FP8": fp8, "BLOCK": gemv_packed.BLOCK}, gemv_packed.WARPS)
-            for fp8 in (False, True)
-        ]
-        jobs += [
-            (gemv_packed._scaled_groups, around | group | {"MIDDLE": middle, "ZERO": zero}, gemv_packed.WARPS)
-            for middle, zero in ((True, False), (False, True), (False, False))
-        ]
+        for kind, middle, zero in (
+            ("int8", False, False), ("fp8", False, False),
+            ("int4", True, False), ("int4", False, True), ("int4", False, False),
+        ):  # fmt: skip
+            for silu in (False, True):
+                rows, block, warps = gemv_packed.tile(4096, 32 if kind == "int4" else 16, silu)
+                around = {"INPUTS": 4096, "NORM": True, "SILU": silu, "RESIDUAL": False, "GROUP": 128}
+                around |= {"KIND": kind, "MIDDLE": middle, "ZERO": zero, "ROWS": rows, "BLOCK": block} | pdl
+                jobs.append((gemv_packed._gemv_packed, around, warps))
         piece = {"HALF": 64, "WIDE": 64, "ROWS": expand.ROWS, "GROUPS": expand.GROUPS}
         jobs += [
             (expand._expand, piece | {"MIDDLE": middle, "ZERO": not middle}, 4) for middle in (True, False)

@@ -6,7 +6,7 @@ n or-ed into the mantissa of 2ᶜ is the float 2ᶜ + n. All the 2ᶜ, and the 8
 one subtraction a word, of a sum over x that a program computes once for all its rows.
 
 int8 and fp8 have one scale a row, which comes after the sum; four bits (layout: `quant/int4.py`) one a group,
-which comes after each word's eight products.
+which comes after each chunk's products.
 """
 
 import torch
@@ -78,8 +78,8 @@ def _gemv_packed(
     own = row < outputs
     row = tl.minimum(row, outputs - 1)  # the last program repeats a row: cheaper than a mask for every word
     WIDTH: tl.constexpr = 32 if KIND == "int4" else 16  # columns of a chunk
-    sums = tl.zeros([ROWS, BLOCK, 4], tl.float32)
-    ups = tl.zeros([ROWS, BLOCK, 4], tl.float32)
+    sums = tl.zeros([ROWS, BLOCK], tl.float32)
+    ups = tl.zeros([ROWS, BLOCK], tl.float32)
     squares = tl.zeros([BLOCK, 4], tl.float32)
     gate = _read(packed, scales, shifts, row, 0, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
     also = gate
@@ -98,7 +98,7 @@ def _gemv_packed(
         sums = _add(sums, gate, low, high, KIND, MIDDLE, ZERO)
         if SILU:
             ups = _add(ups, also, low, high, KIND, MIDDLE, ZERO)
-    y, up = tl.sum(tl.sum(sums, 2), 1), tl.sum(tl.sum(ups, 2), 1)
+    y, up = tl.sum(sums, 1), tl.sum(ups, 1)
     if KIND != "int4":
         y *= tl.load(scales + row).to(tl.float32)
         if SILU:
@@ -128,7 +128,7 @@ def _read(
     scale, shift = words, words
     if KIND == "int4":
         group = tl.minimum(chunk * 32 // GROUP, INPUTS // GROUP - 1)
-        number = place * (INPUTS // GROUP) + group[None, :, None]
+        number = row.to(tl.int64)[:, None] * (INPUTS // GROUP) + group[None, :]
         scale = tl.load(scales + number)
         shift = tl.load(shifts + number) if SHIFT else scale
     return words, scale, shift
@@ -189,42 +189,46 @@ def _times(a, b):
 def _add(sums, read, low, high, KIND: tl.constexpr, MIDDLE: tl.constexpr, ZERO: tl.constexpr):
     """The sums with the products of these words and their columns."""
     words, scale, shift = read
+    # A zero that the compiler does not know: it keeps 2ᶜ in a register, and so masks and joins in one operation.
+    zero = tl.program_id(1)
     all_low = low[0] + low[1] + low[2] + low[3]
     if KIND == "fp8":
-        sums += _float8(words << 24) * low[0][None, :, :]
-        sums += _float8(words << 16) * low[1][None, :, :]
-        sums += _float8(words << 8) * low[2][None, :, :]
-        sums += _float8(words) * low[3][None, :, :]
+        dot = _float8(words << 24) * low[0][None, :, :]
+        dot += _float8(words << 16) * low[1][None, :, :]
+        dot += _float8(words << 8) * low[2][None, :, :]
+        dot += _float8(words) * low[3][None, :, :]
     elif KIND == "int8":  # its sign bit turned, a byte is the number + 128; the shifts bring it to bit 15
-        sums -= (384.0 * all_low)[None, :, :]
-        sums += _or(words << 15, 0x7F8000, 0x43C00000) * low[0][None, :, :]
-        sums += _or(words << 7, 0x7F8000, 0x43C00000) * low[1][None, :, :]
-        sums += _or(words >> 1, 0x7F8000, 0x43C00000) * low[2][None, :, :]
-        sums += _or(words >> 9, 0x7F8000, 0x43C00000) * low[3][None, :, :]
+        dot = -(384.0 * all_low)[None, :, :]
+        dot += _or(words << 15, 0x7F8000, 0x43C00000 - zero) * low[0][None, :, :]
+        dot += _or(words << 7, 0x7F8000, 0x43C00000 - zero) * low[1][None, :, :]
+        dot += _or(words >> 1, 0x7F8000, 0x43C00000 - zero) * low[2][None, :, :]
+        dot += _or(words >> 9, 0x7F8000, 0x43C00000 - zero) * low[3][None, :, :]
     else:  # bytes of a low and a high number, brought to bit 15, 16 or 19: to 2⁸ + n, 2⁷ + n or 2⁴ + n
         total = all_low + (high[0] + high[1] + high[2] + high[3])
         extra = 256 * (low[0] + low[1] + high[2]) + 128 * low[2] + 16 * (high[0] + high[1] + low[3] + high[3])
         dot = -(extra if ZERO else extra + 8 * total)[None, :, :]
-        dot += _or(words << 15, 15 << 15, 0x43800000) * low[0][None, :, :]
-        dot += _or(words << 15, 15 << 19, 0x41800000) * high[0][None, :, :]
-        dot += _or(words << 7, 15 << 15, 0x43800000) * low[1][None, :, :]
-        dot += _or(words << 7, 15 << 19, 0x41800000) * high[1][None, :, :]
-        dot += _or(words, 15 << 16, 0x43000000) * low[2][None, :, :]
-        dot += _or(words >> 5, 15 << 15, 0x43800000) * high[2][None, :, :]
-        dot += _or(words >> 5, 15 << 19, 0x41800000) * low[3][None, :, :]
-        dot += _or(words >> 9, 15 << 19, 0x41800000) * high[3][None, :, :]
+        dot += _or(words << 15, 15 << 15, 0x43800000 - zero) * low[0][None, :, :]
+        dot += _or(words << 15, 15 << 19, 0x41800000 - zero) * high[0][None, :, :]
+        dot += _or(words << 7, 15 << 15, 0x43800000 - zero) * low[1][None, :, :]
+        dot += _or(words << 7, 15 << 19, 0x41800000 - zero) * high[1][None, :, :]
+        dot += _or(words, 15 << 16, 0x43000000 - zero) * low[2][None, :, :]
+        dot += _or(words >> 5, 15 << 15, 0x43800000 - zero) * high[2][None, :, :]
+        dot += _or(words >> 5, 15 << 19, 0x41800000 - zero) * low[3][None, :, :]
+        dot += _or(words >> 9, 15 << 19, 0x41800000 - zero) * high[3][None, :, :]
+    part = tl.sum(dot, 2)  # of a chunk: a thread has it whole
+    if KIND == "int4":
         if ZERO:
-            dot -= shift.to(tl.float32) * total[None, :, :]
-        sums += dot * scale.to(tl.float32)
+            part -= shift.to(tl.float32) * tl.sum(total, 1)[None, :]
+        part *= scale.to(tl.float32)
         if MIDDLE:
-            sums += shift.to(tl.float32) * total[None, :, :]
-    return sums
+            part += shift.to(tl.float32) * tl.sum(total, 1)[None, :]
+    return sums + part
 
 
 @triton.jit
-def _or(words, MASK: tl.constexpr, BITS: tl.constexpr):
+def _or(words, MASK: tl.constexpr, bits):
     """Some bits of words in place of, or against, those of a float."""
-    return ((words & MASK) ^ BITS).to(tl.float32, bitcast=True)
+    return ((words & MASK) ^ bits).to(tl.float32, bitcast=True)
 
 
 @triton.jit
