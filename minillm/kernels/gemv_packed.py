@@ -50,7 +50,7 @@ def gemv_packed(
     parts, name = weight.parts, weight.format.name
     four = name not in ("int8", "fp8")
     group = weight.format.group if four else inputs
-    if inputs % 4 or four and group % 32:  # rows of whole words, groups of whole chunks
+    if inputs % 4 or (four and group % 32):  # rows of whole words, groups of whole chunks
         return packed_reference(x, weight, norm, silu, residual)
     packed = parts["packed"].view(torch.uint8) if name == "fp8" else parts["packed"]
     shift = parts.get("middle", parts.get("zero", parts["scale"]))
@@ -89,10 +89,21 @@ def _gemv_packed(
         gdc_wait()
     for start in tl.static_range(0, INPUTS, BLOCK * WIDTH):
         if start > 0:
-            gate = _read(packed, scales, shifts, row, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
+            gate = _read(
+                packed, scales, shifts, row, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK
+            )
             if SILU:
                 also = _read(
-                    packed, scales, shifts, row + outputs, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK
+                    packed,
+                    scales,
+                    shifts,
+                    row + outputs,
+                    start // WIDTH,
+                    KIND,
+                    GROUP,
+                    MIDDLE or ZERO,
+                    INPUTS,
+                    BLOCK,
                 )
         low, high, squares = _columns(x, norm, squares, start // WIDTH, KIND, GROUP, INPUTS, NORM, BLOCK)
         sums = _add(sums, gate, low, high, KIND, MIDDLE, ZERO)
@@ -155,7 +166,9 @@ def _columns(
         if KIND == "int4":
             squares += high[0] * high[0] + high[1] * high[1] + high[2] * high[2] + high[3] * high[3]
             high = _times(high, _four(norm, column + GROUP // 2, INPUTS))
-    if KIND == "fp8":  # its floats are 2¹²⁰ too small: half of that here, half at the end, since x may be large
+    if (
+        KIND == "fp8"
+    ):  # its floats are 2¹²⁰ too small: half of that here, half at the end, since x may be large
         half = 1.152921504606847e18
         low = (low[0] * half, low[1] * half, low[2] * half, low[3] * half)
     return low, high, squares
