@@ -142,7 +142,7 @@ def test_more_bytes_are_never_worse(seed):
     least, most = min(every_mix(damages, num_bytes))[0], max(every_mix(damages, num_bytes))[0]
     mixes = [choose(damages, num_bytes, budget) for budget in range(least, most + 1)]
     for blocks in damages:
-        each = [damages[*blocks[:2], sensitivity._name(mix, *blocks[:2])] for mix in mixes]
+        each = [damages[*blocks[:2], sensitivity.format_name(mix, *blocks[:2])] for mix in mixes]
         assert each == sorted(each, reverse=True)  # block by block, not only in the sum
     assert total(damages, mixes[-1]) == 0.0
 
@@ -177,7 +177,7 @@ def test_the_text_of_a_mix_gives_each_block_its_format(seed):
     blocks = itertools.product(range(rng.randrange(1, 9)), ("attention", "mlp"))
     chosen = {block: rng.choice(NAMES) for block in blocks}
     mix = mix_of(chosen)
-    assert {block: sensitivity._name(mix, *block) for block in chosen} == chosen
+    assert {block: sensitivity.format_name(mix, *block) for block in chosen} == chosen
     assert Mix.parse(str(mix)) == mix
 
 

@@ -4,7 +4,7 @@ import argparse
 from typing import NoReturn
 
 from minillm import __version__
-from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options, modes, positive, wholes
+from minillm.cli.options import LLM_OPTIONS, SAMPLING_OPTIONS, add_options, modes, number, positive, wholes
 from minillm.errors import InputError
 from minillm.hardware import PUBLISHED
 from minillm.model_source import shipped_here
@@ -113,7 +113,29 @@ def _model_and_sampling(parser: Parser) -> None:
 
 
 def _quantize(parser: Parser) -> None:
-    parser.add_argument("out", metavar="OUT", help="the folder to make; an empty one may be there")
+    parser.add_argument("out", metavar="OUT", nargs="?", help="the folder to make; an empty one may be there")
+    group = parser.add_argument_group("a mix by measurement, in place of --quantize")
+    group.add_argument(
+        "--budget-gib",
+        type=number,
+        metavar="GIB",
+        help="most that all weights may take; each block is measured in int8 and int4, and the mix chosen",
+    )
+    group.add_argument(
+        "--dry-run", action="store_true", help="print the mix, write nothing; OUT may be left out"
+    )
+    group.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="prompts to measure on, as of generate --prompts; of each the first 256 tokens "
+        "(default: data/prompts.jsonl)",
+    )
+    group.add_argument(
+        "--calibration-prompts",
+        type=positive,
+        metavar="N",
+        help="how many of them, from the first (default 8)",
+    )
     add_options(parser, "options", QUANTIZE_OPTIONS)
 
 

@@ -40,8 +40,7 @@ def save(source: ModelSource, config: ModelConfig, folder: Path, fill: Fill, dev
     cannot store, RunError for a disk that is full; then nothing is left of it.
     """
     check_folder(folder)
-    if source.gguf is not None:
-        raise InputError(f"{source.name} is a GGUF file: quantize reads folders, hub ids and random:NAME")
+    check_source(source)
     with _whole(folder) as made:
         _check_space(config, made)
         _write_shards(_groups(config, fill, device), made)
@@ -49,6 +48,12 @@ def save(source: ModelSource, config: ModelConfig, folder: Path, fill: Fill, dev
         for name in COPIED if source.folder else ():
             if (source.folder / name).is_file():
                 shutil.copyfile(source.folder / name, made / name)
+
+
+def check_source(source: ModelSource) -> None:
+    """Raise InputError for a model in a file of another kind."""
+    if source.gguf is not None:
+        raise InputError(f"{source.name} is a GGUF file: quantize reads folders, hub ids and random:NAME")
 
 
 def check_folder(folder: Path) -> None:

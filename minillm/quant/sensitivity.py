@@ -7,7 +7,7 @@ That the damages of single blocks add up is an assumption. On `tiny` the sum was
 mix did, for a dozen mixes: good enough to choose by, not to report. `Probe.damage` measures the mix itself.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby, pairwise, product
@@ -62,12 +62,16 @@ class Probe:
             each = [divergence(*pair) for pair in zip(self.reference, logits, strict=True)]
         return torch.cat(each).mean().item()
 
-    def damages(self, formats: Sequence[str] = ("int8", "int4")) -> dict[Choice, float]:
-        """The damage of each block alone in each format; as it is, "none", it is 0."""
+    def damages(
+        self, formats: Sequence[str] = ("int8", "int4"), advance: Callable[[], None] = lambda: None
+    ) -> dict[Choice, float]:
+        """The damage of each block alone in each format; as it is, "none", it is 0. `advance`: after each."""
         found = {}
         for (layer, part), name in product(_blocks(self.llm.config), (NONE, *formats)):
             alone = f"layers.{layer}.{_short(part)}={name}"
             found[layer, part, name] = 0.0 if name == NONE else self.damage(alone)
+            if name != NONE:
+                advance()
         return found
 
 
@@ -106,8 +110,15 @@ def choose(damages: Mapping[Choice, float], num_bytes: Mapping[Choice, int], bud
 def total(values: Mapping[Choice, float], mix: Mix) -> float:
     """The sum of damages, or of bytes, of all blocks in `mix`."""
     return sum(
-        values[layer, part, _name(mix, layer, part)] for layer, part in dict.fromkeys(c[:2] for c in values)
+        values[layer, part, format_name(mix, layer, part)]
+        for layer, part in dict.fromkeys(c[:2] for c in values)
     )
+
+
+def format_name(mix: Mix, layer: int, part: str) -> str:
+    """What a mix gives a block, "none" for as it is."""
+    format = mix.format(layer, part)
+    return NONE if format is None else format.name
 
 
 def mix_of(chosen: Mapping[Block, str]) -> Mix:
@@ -186,8 +197,3 @@ def _blocks(config: ModelConfig) -> list[Block]:
 def _short(part: str) -> str:
     """ "attn" for "attention": as the option says it."""
     return next(short for short, name in SHORT.items() if name == part)
-
-
-def _name(mix: Mix, layer: int, part: str) -> str:
-    format = mix.format(layer, part)
-    return NONE if format is None else format.name

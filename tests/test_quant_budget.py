@@ -1,0 +1,139 @@
+"""`quantize --budget-gib`: the mix fits and is no worse than uniform formats that fit; errors are one line."""
+
+import json
+
+import pytest
+import torch
+from command_line import fails, good_model, prompts_file, succeeds
+from saved_models import logits
+
+from minillm import LLM, ModelConfig, memory
+from minillm.cli import calibration, quantize
+from minillm.cli.prompts import from_file
+from minillm.quant.fit import Sizes
+from minillm.quant.mix import quantised
+from minillm.quant.sensitivity import Probe
+from minillm.units import GIB
+from minillm.weight_files import INDEX
+
+PROMPTS = ({"token_ids": [5, 17, 90, 33, 8]}, {"token_ids": [50, 3, 77]})
+
+
+@pytest.fixture
+def case(small_model, tmp_path):
+    """The folder of a small model, its sizes, and the options that name calibration prompts for it."""
+    folder = small_model()
+    sizes = Sizes.of(ModelConfig.from_folder(folder))
+    return folder, sizes, ("--calibration", prompts_file(tmp_path / "prompts.jsonl", *PROMPTS))
+
+
+def between(sizes: Sizes, share: float) -> float:
+    return (sizes.least + share * (sizes.full - sizes.least)) / GIB
+
+
+def test_sizes_are_those_of_the_plan(case):
+    folder, sizes, _ = case
+    config = ModelConfig.from_folder(folder)
+    weights = [memory.plan(c, 4, 1).weights for c in (config, quantised(config, "int4"))]
+    assert [sizes.full, sizes.least] == weights
+
+
+@pytest.mark.parametrize("share", [0.0001, 0.1, 0.3, 0.7])
+def test_what_is_saved_fits_and_is_no_worse_than_a_uniform_format(case, tmp_path, capsys, share):
+    folder, sizes, calibrate = case
+    budget = between(sizes, share)
+    text = succeeds(capsys, "quantize", folder, tmp_path / "out", "--budget-gib", budget, *calibrate)
+    assert text.endswith(f"\n{tmp_path / 'out'}\n")
+    assert json.loads((tmp_path / "out" / INDEX).read_text())["metadata"]["total_size"] <= budget * GIB
+    mix = ModelConfig.from_folder(tmp_path / "out").quantize
+    assert f"mix  {mix}\n" in text
+    assert torch.equal(logits(tmp_path / "out"), logits(folder, quantize=str(mix)))
+    fitting = [n for n in sizes.formats if memory.plan(uniform(folder, n), 4, 1).weights <= budget * GIB]
+    with LLM(folder, device="cpu") as llm:
+        probe = Probe(llm, [row["token_ids"] for row in PROMPTS])
+        assert fitting
+        assert probe.damage(mix) <= min(map(probe.damage, fitting)) + 1e-9
+
+
+def uniform(folder, name: str) -> ModelConfig:
+    return quantised(ModelConfig.from_folder(folder), name)
+
+
+def test_dry_run_writes_nothing(case, tmp_path, capsys):
+    folder, sizes, calibrate = case
+    ask = ("--budget-gib", between(sizes, 0.3), "--dry-run", *calibrate)
+    before = sorted(tmp_path.iterdir())
+    text = succeeds(capsys, "quantize", folder, *ask)
+    assert text == succeeds(capsys, "quantize", folder, tmp_path / "out", *ask)
+    assert text.splitlines()[-1].endswith("nats a token, 2 prompts of 8 tokens")
+    assert sorted(tmp_path.iterdir()) == before
+    fewer = succeeds(capsys, "quantize", folder, *ask, "--calibration-prompts", "1")
+    assert "1 prompts of 5 tokens" in fewer
+
+
+def test_shipped_prompts_are_the_default(tmp_path, capsys, monkeypatch):
+    folder = good_model(tmp_path / "model")
+    sizes = Sizes.of(ModelConfig.from_folder(folder))
+    ask = ("quantize", folder, "--budget-gib", between(sizes, 0.5), "--dry-run")
+    assert f"{calibration.PROMPTS} prompts of " in succeeds(capsys, *ask)
+    assert len(from_file(calibration.SHIPPED)) >= calibration.PROMPTS
+    monkeypatch.setattr(calibration, "SHIPPED", tmp_path / "none")
+    fails(capsys, 2, *ask, says=("without calibration prompts", "--calibration FILE"))
+
+
+def test_budgets_out_of_range(case, capsys):
+    folder, sizes, calibrate = case
+    ask = ("quantize", folder, "--dry-run", *calibrate, "--budget-gib")
+    line = fails(capsys, 2, *ask, (sizes.least - 1) / GIB, says=("smallest formats take",))
+    said = line.split("take ")[1].split(" GiB")[0]
+    assert float(said) * GIB >= sizes.least
+    fails(capsys, 2, *ask, sizes.full / GIB, says=("as it is", "nothing needs quantising"))
+    for odd in ("0", "nan", "inf"):
+        fails(capsys, 2, *ask, odd, says=("--budget-gib", "finite number above 0"))
+    fails(capsys, 2, *ask[:-1], "--budget-gib=-1", says=("--budget-gib", "above 0"))
+    fails(capsys, 2, *ask, "x", says=("'x' is not a number",))
+
+
+def test_options_that_do_not_go_together(case, tmp_path, capsys):
+    folder, sizes, calibrate = case
+    ask, budget = ("quantize", folder, tmp_path / "out"), ("--budget-gib", between(sizes, 0.5))
+    fails(capsys, 2, *ask, *budget, "--quantize", "int8", says=("--quantize and --budget-gib", "one of"))
+    fails(capsys, 2, *ask, says=("--quantize FORMAT or --budget-gib GIB",))
+    fails(capsys, 2, "quantize", folder, *budget, says=("OUT",))
+    for extra in (("--dry-run",), calibrate, ("--calibration-prompts", "3")):
+        fails(capsys, 2, *ask, "--quantize", "int8", *extra, says=(extra[0], "belongs to --budget-gib"))
+    fails(capsys, 2, *ask, *budget, "--calibration", tmp_path / "no", says=("cannot read the prompts file",))
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_that_cannot_be_measured(saved_model, tmp_path, capsys, monkeypatch):
+    folder, out = saved_model("int4")
+    budget = between(Sizes.of(ModelConfig.from_folder(folder)), 0.5)
+    calibrate = ("--calibration", prompts_file(tmp_path / "prompts.jsonl", *PROMPTS))
+    ask = ("--budget-gib", budget, "--dry-run", *calibrate)
+    fails(capsys, 2, "quantize", out, *ask, says=("is stored as int4 already",))
+    monkeypatch.setattr(memory, "available_bytes", lambda: 1000)
+    fails(capsys, 1, "quantize", folder, *ask, "--device", "cpu", says=("of memory", "1000 B are available"))
+
+
+def test_logits_that_are_no_numbers(case, capsys, monkeypatch):
+    folder, sizes, calibrate = case
+    monkeypatch.setattr(Probe, "damage", lambda *_: float("nan"))
+    ask = ("quantize", folder, "--dry-run", "--budget-gib", between(sizes, 0.5), *calibrate)
+    fails(capsys, 1, *ask, says=("not finite", "float32"))
+
+
+def test_interrupted_while_measuring(case, tmp_path, capsys, monkeypatch):
+    folder, sizes, calibrate = case
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quantize, "_measured", stop)
+    ask = ["quantize", folder, tmp_path / "out", "--budget-gib", between(sizes, 0.5), *calibrate]
+    from minillm.__main__ import main
+
+    before = sorted(tmp_path.iterdir())
+    assert main([str(part) for part in ask]) == 130
+    assert capsys.readouterr().err == "minillm: interrupted: nothing was kept\n"
+    assert sorted(tmp_path.iterdir()) == before
