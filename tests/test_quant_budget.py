@@ -1,4 +1,4 @@
-"""`quantize --budget-gib`: the mix fits and is no worse than uniform formats that fit; errors are one line."""
+"""`quantize --budget-gib`: the mix fits, no uniform format that fits is better; errors are one line."""
 
 import json
 
