@@ -140,6 +140,7 @@ def prefills(llm: LLM) -> dict:
 
 def kernels(llm: LLM, replays: int = 5) -> dict:
     """Microseconds of a replayed step by kernel, how often each runs in it, and the step's length."""
+    llm.generate([0], SamplingParams(max_tokens=3, ignore_eos=True))
     graph = next(iter(llm._engine.graphs.steps.values())).graph
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()

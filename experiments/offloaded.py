@@ -110,11 +110,16 @@ class Offloaded:
         return decode(self.config, self.dtype_bytes, mode, placement, times).tokens_per_s
 
     def predicted_peak(self, tokens: int) -> int:
-        """Bytes of device memory for a request of so many tokens in all, not for the longest planned one."""
+        """Bytes of device memory for a request of so many tokens in all, not for the longest planned one.
+
+        Where decoding is by graphs the cache has room for the longest one anyway.
+        """
         planned, needed = (
             memory.plan(self.config, self.dtype_bytes, count) for count in (self.llm.max_model_len, tokens)
         )
-        spared = planned.kv + planned.workspace - needed.kv - needed.workspace
+        spared = planned.workspace - needed.workspace
+        if self.llm._engine.graphs is None:
+            spared += planned.kv - needed.kv
         return self.llm.decision.device_bytes - spared
 
     def warm(self, prompt: list[int]) -> None:

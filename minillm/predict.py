@@ -72,7 +72,7 @@ def timeline(
     config: ModelConfig, dtype_bytes: int, mode: str, placement: Placement, rates: Machine, passes: int = 4
 ) -> Timeline:
     """Some passes of one token each, simulated; arguments as of `decode`."""
-    apart_s = rates.apart_s if mode == "naive" else 0.0
+    apart_s = rates.apart_s if mode == "naive" and placement.streamed else 0.0  # else a graph serves
     costs = {block: rates.compute_s(config, block, dtype_bytes) + apart_s for block in blocks(config)}
 
     def copy_s(block: Block) -> float:

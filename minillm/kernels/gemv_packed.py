@@ -132,7 +132,7 @@ def _read(
     word = chunk[:, None] * 4 + tl.arange(0, 4)[None, :]
     place = row.to(tl.int64)[:, None, None]
     at = packed.to(tl.pointer_type(tl.int32), bitcast=True) + place * WORDS + word[None, :, :]
-    if WORDS % (BLOCK * 4) == 0:
+    if WORDS % (BLOCK * 4) == 0:  # noqa: SIM108
         words = tl.load(at)
     else:
         words = tl.load(at, mask=(word < WORDS)[None, :, :], other=0)
@@ -202,7 +202,7 @@ def _times(a, b):
 def _add(sums, read, low, high, KIND: tl.constexpr, MIDDLE: tl.constexpr, ZERO: tl.constexpr):
     """The sums with the products of these words and their columns."""
     words, scale, shift = read
-    # A zero that the compiler does not know: it keeps 2ᶜ in a register, and so masks and joins in one operation.
+    # A zero that the compiler does not know: with 2ᶜ in a register it masks and joins in one operation.
     zero = tl.program_id(1)
     all_low = low[0] + low[1] + low[2] + low[3]
     if KIND == "fp8":

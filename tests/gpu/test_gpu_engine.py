@@ -41,7 +41,7 @@ def test_auto_is_cuda_and_a_missing_card_is_named():
 
 
 def test_peak_memory_is_the_weights_and_what_the_run_took():
-    with LLM("tiny", device="cuda") as llm:
+    with LLM("tiny", device="cuda", enforce_eager=True) as llm:
         weights = torch.cuda.memory_allocated()
         short = llm.generate([5], SamplingParams(max_tokens=2, ignore_eos=True))[0].metrics.peak_memory_bytes
         long = llm.generate([5] * 3000, SamplingParams(max_tokens=2))[0].metrics.peak_memory_bytes
@@ -71,7 +71,7 @@ def small_card():
 
 
 def test_running_out_of_memory_is_one_line_and_the_next_run_works(small_card):
-    with LLM("tiny", device="cuda") as llm:
+    with LLM("tiny", device="cuda", enforce_eager=True) as llm:
         assert llm.generate([5], SamplingParams(max_tokens=2))
         with pytest.raises(RunError, match="not enough memory on cuda") as caught:
             llm.generate([5] * 4000, SamplingParams(max_tokens=2))
@@ -80,7 +80,7 @@ def test_running_out_of_memory_is_one_line_and_the_next_run_works(small_card):
 
 
 def test_a_capped_process_knows_its_cap(small_card):
-    with LLM("tiny", device="cuda") as llm:
+    with LLM("tiny", device="cuda", enforce_eager=True) as llm:
         llm.model.config = replace(llm.config, num_hidden_layers=800)
         with pytest.raises(RunError, match="KV cache of 4096 tokens on cuda"):
             llm.generate([5] * 4000, SamplingParams(max_tokens=97))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from minillm import LLM, SamplingParams
+from minillm import LLM, SamplingParams, kernels
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
@@ -18,7 +18,8 @@ def answer(llm: LLM, prompt: list[int], count: int) -> list[int]:
 
 @pytest.fixture(params=["eager", "fast"], autouse=True)
 def path(request, monkeypatch):
-    monkeypatch.setenv("MINILLM_FAST", "1" if request.param == "fast" else "0")
+    if request.param == "eager":
+        monkeypatch.setattr(kernels, "found", lambda: False)
 
 
 @pytest.mark.parametrize("quantize", FORMATS)
