@@ -15,6 +15,7 @@ import torch
 from minillm import memory
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
+from minillm.decode_graph import DecodeGraphs
 from minillm.errors import RunError
 from minillm.fast_path import eager_because, graphed
 from minillm.model import Qwen3
@@ -36,10 +37,8 @@ class Engine:
         self.during_head = accelerator.during(Compute(Block(model.config.num_hidden_layers, HEAD)))
         self._warned = False
         self.warm_up_s = 0.0  # that compiling and capturing took
-        self.graphs = None
+        self.graphs: DecodeGraphs | None = None
         if graphed(accelerator, model.config, dtype):
-            from minillm.decode_graph import DecodeGraphs  # imports Triton
-
             self.graphs = DecodeGraphs(model, dtype, accelerator, tokens)
 
     def run(self, sequences: list[Sequence]) -> Iterator[Sequence]:

@@ -8,7 +8,6 @@ import torch
 
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
-from minillm.kernels.fetch import fetch
 from minillm.model import Qwen3
 
 # Logits [B, vocab]; the largest of each row and its token, [2, B] float32.
@@ -63,6 +62,8 @@ class GraphStep:
 
     def compute(self) -> None:
         """From `staged` to `logits` and `chosen`; everything the host does here happens once a capture."""
+        from minillm.kernels.fetch import fetch  # imports Triton
+
         decoder = self.model.model
         fetch(self.staged, self.inputs)
         if self.rows is None:

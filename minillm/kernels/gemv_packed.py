@@ -19,12 +19,13 @@ from minillm.quant.weight import PackedWeight
 
 
 def tile(inputs: int, columns: int, silu: bool) -> Tile:
-    """Few rows share x, many would leave processors idle; `block` counts chunks of 16 bytes, `columns` each.
+    """Four rows share x, a thread has a chunk of each; `block` counts chunks of 16 bytes, `columns` each.
 
-    A thread has one chunk of each row.
+    The fastest on an H200 among 11, or nearly: small programs, so that one computes while another reads.
     """
-    block = min(128 if columns == 32 else 256, triton.next_power_of_2(triton.cdiv(inputs, columns)))
-    return Tile(4 if silu else 8, block, max(1, block // 32))
+    chunks = triton.next_power_of_2(triton.cdiv(inputs, columns))
+    block = min(chunks, 32 if silu else 64 if columns == 32 else 128)
+    return Tile(4, block, max(1, block // 32))
 
 
 def packed_reference(

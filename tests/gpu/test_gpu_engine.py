@@ -110,4 +110,4 @@ def test_a_long_float32_prompt_does_not_keep_all_scores(make_checkpoint):
     folder, _ = make_checkpoint(num_attention_heads=8, max_position_embeddings=4096)
     with LLM(folder, device="cuda") as llm:
         out = llm.generate([[5] * 4000, [7] * 3999], SamplingParams(max_tokens=2))[0]
-        assert out.metrics.peak_memory_bytes < 100 << 20
+        assert out.metrics.peak_memory_bytes < 200 << 20

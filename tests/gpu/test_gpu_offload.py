@@ -50,7 +50,7 @@ def test_peak_memory_is_at_most_the_prediction(budget):
     before = torch.cuda.memory_allocated()
     with LLM("random:Qwen3-0.6B", device="cuda", gpu_layer_budget=budget, max_model_len=1024) as llm:
         out = llm.generate([5] * 900, SamplingParams(max_tokens=124, ignore_eos=True))[0]
-        assert 0.95 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
+        assert 0.93 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
 
 
 def test_host_memory_is_locked_at_its_exact_size_and_unlocked_again():
