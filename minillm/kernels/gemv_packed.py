@@ -82,30 +82,16 @@ def _gemv_packed(
     sums = tl.zeros([ROWS, BLOCK], tl.float32)
     ups = tl.zeros([ROWS, BLOCK], tl.float32)
     squares = tl.zeros([BLOCK, 4], tl.float32)
-    gate = _read(packed, scales, shifts, row, 0, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
-    also = gate
-    if SILU:
-        also = _read(packed, scales, shifts, row + outputs, 0, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
-    if PDL:  # weights lie there all the time, x comes from the kernel before
-        gdc_wait()
     for start in tl.static_range(0, INPUTS, BLOCK * WIDTH):
-        if start > 0:
-            gate = _read(
-                packed, scales, shifts, row, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK
+        gate = _read(packed, scales, shifts, row, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK)
+        also = gate
+        if SILU:
+            below = row + outputs
+            also = _read(
+                packed, scales, shifts, below, start // WIDTH, KIND, GROUP, MIDDLE or ZERO, INPUTS, BLOCK
             )
-            if SILU:
-                also = _read(
-                    packed,
-                    scales,
-                    shifts,
-                    row + outputs,
-                    start // WIDTH,
-                    KIND,
-                    GROUP,
-                    MIDDLE or ZERO,
-                    INPUTS,
-                    BLOCK,
-                )
+        if PDL and start == 0:  # weights lie there all the time, x comes from the kernel before
+            gdc_wait()
         low, high, squares = _columns(x, norm, squares, start // WIDTH, KIND, GROUP, INPUTS, NORM, BLOCK)
         sums = _add(sums, gate, low, high, KIND, MIDDLE, ZERO)
         if SILU:
