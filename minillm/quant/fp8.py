@@ -13,7 +13,8 @@ LARGEST = 448.0  # of float8_e4m3fn, which has no infinity: what is above become
 def quantise(weight: torch.Tensor) -> Parts:
     """`weight` [rows, columns] → "packed" float8_e4m3fn [rows, columns], "scale" float32 [rows]."""
     weight = weight.float()
-    scale = weight.abs().amax(1) / LARGEST
+    # By a tensor: CUDA multiplies by the inverse of a number, and its scales would not be the CPU’s.
+    scale = weight.abs().amax(1) / weight.new_full((), LARGEST)
     divisor = torch.where(scale == 0, 1.0, scale)
     packed = (weight / divisor[:, None]).clamp(-LARGEST, LARGEST)
     return {"packed": packed.to(torch.float8_e4m3fn), "scale": scale}
