@@ -10,7 +10,6 @@ import os
 from functools import cache
 
 import torch
-import triton  # noqa: F401  (its language is extended below)
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 __all__ = ["early", "gdc_launch_dependents", "gdc_wait"]

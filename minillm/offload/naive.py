@@ -43,6 +43,6 @@ class NaiveOffload(OffloadedLayers):
     def restart(self) -> None:
         if self._fetched is not None:
             index, buffer = self._fetched
-            self._fetched = None
             self.bind(index, self.host[index])  # else the views would keep the memory
+            self._fetched = None  # not before: cut short above, this is done again
             self.accelerator.give_back(buffer)

@@ -41,7 +41,7 @@ class Kernel:
         return self.fn(*arguments)
 
     def __getitem__(self, grid: tuple[int, ...]):
-        def launch(*arguments, num_warps=None, **constants):
+        def launch(*arguments, num_warps=None, launch_pdl=False, **constants):
             given = [_address(each) if isinstance(each, torch.Tensor) else each for each in arguments]
             for number in range(torch.Size(grid).numel()):
                 _programs[:] = torch.unravel_index(torch.tensor(number), torch.Size(grid))
@@ -99,14 +99,17 @@ LANGUAGE = {
 
 
 def modules() -> dict[str, ModuleType]:
-    """`triton` and `triton.language`, by name."""
-    made = {name: ModuleType(name) for name in ("triton", "triton.language")}
+    """`triton` and what our kernels import of it, by name."""
+    extra = ("triton.language.extra", "triton.language.extra.cuda")
+    made = {name: ModuleType(name) for name in ("triton", "triton.language", *extra)}
     for name, module in made.items():
         module.__spec__ = ModuleSpec(name, None)
     triton = made["triton"]
     triton.language, triton.jit = made["triton.language"], jit
     triton.cdiv, triton.next_power_of_2 = LANGUAGE["cdiv"], lambda n: 1 << (n - 1).bit_length()
     made["triton.language"].__dict__.update(LANGUAGE)
+    for name in ("gdc_wait", "gdc_launch_dependents"):  # nothing here begins early
+        setattr(made[extra[1]], name, lambda: None)
     return made
 
 
