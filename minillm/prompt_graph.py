@@ -15,7 +15,7 @@ KEPT = 16  # graphs, for so many lengths
 
 
 def filled_up(tokens: int) -> int:
-    """The length that a prompt is filled up to: at most an eighth more, of those that are not short."""
+    """The length that a prompt is filled up to: the next multiple of 64 tokens, beyond 512 of 128."""
     step = 64 if tokens <= 512 else 128
     return -(-tokens // step) * step
 

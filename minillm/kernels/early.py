@@ -3,7 +3,7 @@
 Hopper and later (CUDA programming guide, "Programmatic Dependent Launch"). A kernel that calls
 `gdc_launch_dependents` lets the next one start; that one does what depends on nothing, such as reading its
 first weights, and calls `gdc_wait` before it looks at, or writes, anything that kernels share. Every kernel
-here does, so a kernel that has waited has waited for all that came before.
+that begins early does, others begin when all is done, so who has waited has waited for all that came before.
 """
 
 import os
