@@ -55,13 +55,13 @@ def test_expanding_gives_the_numbers_of_the_reference(dtype, format, rows, colum
 
 
 def test_every_byte_of_fp8_is_the_number_that_pytorch_says():
-    parts = codec.empty(FP8, 256, 4, DEVICE)
+    parts = codec.empty(FP8, 256, 8, DEVICE)
     parts["packed"].view(torch.uint8).copy_(torch.arange(256, dtype=torch.uint8)[:, None])
     parts["scale"].fill_(1.0)
     numbers = parts["packed"].float()
-    weight, real = PackedWeight("weight", FP8, parts, 4, torch.float32), ~numbers.isnan()
+    weight, real = PackedWeight("weight", FP8, parts, 8, torch.float32), ~numbers.isnan()
     parts["packed"].view(torch.uint8)[~real] = 0
-    assert real.sum() == 4 * 254
-    for column in range(4):  # where a byte lies in its word
-        found = gemv_packed.gemv_packed(torch.eye(4, device=DEVICE)[column], weight)
+    assert real.sum() == 8 * 254
+    for column in range(8):  # where a byte lies in its long
+        found = gemv_packed.gemv_packed(torch.eye(8, device=DEVICE)[column], weight)
         assert torch.equal(found[real[:, column]], numbers[real[:, column], column])
