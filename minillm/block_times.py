@@ -45,7 +45,7 @@ class BlockTimes:
     head_s: float  # all of a pass that is in no block: embedding, head, the token on the host
     moe_s: float = 0.0  # 0 without layers of experts
     fetch_s: float = 0.0  # of naive offloading, a layer, beside its copies and computing
-    apart_s: float = 0.0  # that a block takes longer outside a graph, which naive offloading cannot use
+    apart_s: float = 0.0  # that a block takes longer outside a graph, as one that naive offloading fetches is
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""
@@ -153,7 +153,7 @@ def _model(config: ModelConfig, dtype: torch.dtype, accelerator: Accelerator) ->
 class _Only(Module):
     """A store whose blocks of one kind compute; the others let the hidden state through."""
 
-    capturable, streaming = True, False
+    streaming = False
 
     def __init__(self, config: ModelConfig, layers: list[DecoderLayer], kind: str):
         super().__init__()

@@ -148,9 +148,8 @@ class Engine:
 
     @property
     def _by_graph(self) -> bool:
-        """Not where a pass waits on the host, nor while somebody looks on, who wants to see each step."""
-        looking_on = self.accelerator.recorder is not None
-        return self.graphs is not None and self.model.model.layers.capturable and not looking_on
+        """Not while somebody looks on, who wants to see each step."""
+        return self.graphs is not None and self.accelerator.recorder is None
 
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""

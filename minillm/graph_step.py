@@ -9,6 +9,7 @@ import torch
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
 from minillm.model import Qwen3
+from minillm.schedule import HEAD, Block, Compute
 
 # Logits [B, vocab]; the largest of each row and its token, [2, B] float32.
 Chosen = tuple[torch.Tensor, torch.Tensor]
@@ -21,6 +22,7 @@ class GraphStep:
         """`cache`: of the sequences; the caller lets it enter a pass at `positions`."""
         self.model, self.cache, self.accelerator = model, cache, accelerator
         self.graph, self.runs, self.replayed = None, 0, False
+        self.during_head = accelerator.during(Compute(Block(model.config.num_hidden_layers, HEAD)))
         shape, pins = (2, cache.batch, tokens), accelerator.pins
         self.staged = torch.zeros(shape, dtype=torch.int64, device="cpu", pin_memory=pins)
         self.inputs = torch.zeros(shape, dtype=torch.int64, device=accelerator.device)
@@ -75,7 +77,8 @@ class GraphStep:
         if hidden.shape[1] > 1:
             fetch(self.last_staged, self.last)
             hidden = hidden.index_select(1, self.last)
-        self.logits = self.model.head(hidden[:, -1])
-        best, token_ids = self.logits.max(-1)
-        # In one transfer: float32 holds every token id exactly.
-        self.chosen = torch.stack((best.float(), token_ids.float()))
+        with self.during_head:
+            self.logits = self.model.head(hidden[:, -1])
+            best, token_ids = self.logits.max(-1)
+            # In one transfer: float32 holds every token id exactly.
+            self.chosen = torch.stack((best.float(), token_ids.float()))

@@ -19,22 +19,21 @@ class LayerStore(Protocol):
     A pass uses blocks in order, attention before mlp, layer 0 first; the next pass starts over at layer 0.
     """
 
-    capturable: bool  # whether a pass can be captured as a graph: it never waits on the host
     streaming: bool  # whether blocks have to be fetched
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]: ...
 
     def capturing(self) -> AbstractContextManager:
-        """A pass inside leaves out what it does for the next one, such as copies ahead: `replay` does it."""
+        """A pass inside leaves out what a graph cannot hold: copies for the next pass, waits of the host."""
 
     def replay(self, graph: Callable[[], None]) -> None:
-        """Run a pass that was captured."""
+        """Run a pass that was captured, and what it left out."""
 
 
 class ResidentLayers(ModuleList):
     """Every layer is on the compute device for good; `use` has nothing to do."""
 
-    capturable, streaming = True, False
+    streaming = False
 
     def __init__(self, config: ModelConfig):
         super().__init__(DecoderLayer(config, index) for index in range(config.num_hidden_layers))

@@ -20,7 +20,7 @@ class Machine(Protocol):
     """What one copy and one block cost."""
 
     fetch_s: float  # seconds that naive offloading adds to a layer's copies: memory, views, waiting
-    apart_s: float  # seconds that it adds to a block, whose operations are asked for one by one
+    apart_s: float  # seconds that it adds to a fetched block, whose operations are asked for one by one
 
     def copy_s(self, num_bytes: int) -> float:
         """Seconds of a copy over the link."""
@@ -72,17 +72,20 @@ def timeline(
     config: ModelConfig, dtype_bytes: int, mode: str, placement: Placement, rates: Machine, passes: int = 4
 ) -> Timeline:
     """Some passes of one token each, simulated; arguments as of `decode`."""
-    apart_s = rates.apart_s if mode == "naive" and placement.streamed else 0.0  # else a graph serves
-    costs = {block: rates.compute_s(config, block, dtype_bytes) + apart_s for block in blocks(config)}
+    fetched = placement.streamed if mode == "naive" else ()  # all else is in a graph
+
+    def compute_s(block: Block, _: int) -> float:
+        return costs[block] + (rates.apart_s if block.layer in fetched else 0.0)
 
     def copy_s(block: Block) -> float:
         fetching = rates.fetch_s if mode == "naive" and block.part == PARTS[0] else 0.0
         return fetching + rates.copy_s(block_bytes(config, block.layer, block.part, dtype_bytes))
 
+    costs = {block: rates.compute_s(config, block, dtype_bytes) for block in blocks(config)}
     return simulate(
         (naive if mode == "naive" else prefetch)(placement),
         copy_s=copy_s,
-        compute_s=lambda block, _: costs[block],
+        compute_s=compute_s,
         passes=passes,
     )
 

@@ -37,7 +37,8 @@ class PromptGraphs:
         if width > min(LONGEST, cache.capacity):
             return None
         step = self._step(width, cache, kept)
-        by_graph = kept and step.runs > 0 and self._has_room(width)
+        watched = self.accelerator.recorder is not None  # somebody wants to see each step
+        by_graph = kept and step.runs > 0 and not watched and self._has_room(width)
         found = step.run([token_ids], [range(width)], by_graph)
         cache.lengths += tokens
         self.model.tokens_fed += tokens

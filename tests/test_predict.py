@@ -68,7 +68,7 @@ def test_fetching_adds_to_naive_once_a_streamed_layer_and_to_prefetching_nothing
 
 def test_blocks_that_cannot_be_in_a_graph_take_longer_where_nothing_hides_it():
     placement, slower = place(36, 10, 1), Rates(31.5, 448.0, apart_s=0.0001)
-    for mode, blocks in (("naive", 2 * 36 + 1), ("prefetch", 0)):
+    for mode, blocks in (("naive", 2 * 27), ("prefetch", 0)):
         plain = decode(QWEN3_8B, 2, mode, placement, Rates(31.5, 448.0)).seconds
         found = decode(QWEN3_8B, 2, mode, placement, slower).seconds - plain
         assert found == pytest.approx(0.0001 * blocks, abs=1e-9)

@@ -73,6 +73,9 @@ class Accelerator(Protocol):
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A graph of what `work` asks of both queues; nothing is done until the graph is called."""
 
+    def cut(self, work: Callable[[], None]) -> None:
+        """Asked for by what is captured: at each replay `work` is done here, which may wait for the host."""
+
     def synchronize(self) -> None:
         """Wait until both queues are empty."""
 

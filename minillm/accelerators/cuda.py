@@ -7,6 +7,7 @@ from weakref import WeakSet
 import torch
 
 from minillm import flat, kernels
+from minillm.accelerators.graph import Graph
 from minillm.accelerators.span import Span
 from minillm.device import explained_memory_errors
 from minillm.schedule import Step
@@ -23,7 +24,7 @@ class Cuda:
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
         self.stream = torch.cuda.Stream(device)
-        self._pool, self._graphs = None, WeakSet()
+        self._pool, self._graphs, self._capturing = None, WeakSet(), None
         self._raw, self._current = None, None
 
     # ---- memory: PyTorch's allocator counts all of it ----
@@ -98,12 +99,21 @@ class Cuda:
         # next begins. It goes with the last of them.
         if not self._graphs:
             self._pool = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may go on using the device.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            work()
+        self._capturing = graph = Graph(self._pool)
+        self.synchronize()
+        self.trim()  # what lies idle elsewhere would not serve the graph
+        with torch.cuda.stream(torch.cuda.Stream(self.device)):  # the default one cannot be captured
+            graph.begin()
+            try:
+                work()
+            finally:
+                graph.end()
+                self._capturing = None
         self._graphs.add(graph)
         return graph.replay
+
+    def cut(self, work: Callable[[], None]) -> None:
+        self._capturing.cut(work)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize(self.device)

@@ -20,8 +20,6 @@ class OffloadedLayers(ModuleList):
     `settled` lie on the device already and have no host copy.
     """
 
-    capturable = False
-
     def __init__(
         self,
         layers: Iterable[DecoderLayer],

@@ -1,7 +1,8 @@
 """Naive offloading: one thing at a time."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 
 import torch
 
@@ -16,10 +17,17 @@ class NaiveOffload(OffloadedLayers):
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
         self._fetched: tuple[int, torch.Tensor] | None = None  # a streamed layer and its device memory
+        self._capturing = False
+        self._left_out: list[Callable[[], None]] = []  # blocks of layers in a row
         self.occupy()
 
+    def _streamed(self, index: int, part: str) -> AbstractContextManager[Callable]:
+        return (
+            nullcontext(partial(self._leave_out, index, part)) if self._capturing else self._now(index, part)
+        )
+
     @contextmanager
-    def _streamed(self, index: int, part: str) -> Iterator[Callable]:
+    def _now(self, index: int, part: str) -> Iterator[Callable]:
         if part == PARTS[0]:
             self.fetch(index)
         with self.accelerator.during(Compute(Block(index, part), 0)):
@@ -46,3 +54,33 @@ class NaiveOffload(OffloadedLayers):
             self.bind(index, self.host[index])  # else the views would keep the memory
             self._fetched = None  # not before: cut short above, this is done again
             self.accelerator.give_back(buffer)
+
+    # ---- a pass as a graph: resident layers are in it, the others are computed between its pieces ----
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        self._capturing, self._left_out = True, []
+        try:
+            yield
+        finally:
+            self._capturing = False
+
+    def replay(self, graph: Callable[[], None]) -> None:
+        graph()
+
+    def _leave_out(self, index: int, part: str, hidden: torch.Tensor, *others: object) -> torch.Tensor:
+        """A block that each replay computes on the captured `hidden`; nothing is computed now."""
+        self._left_out.append(partial(self._over, index, part, hidden, *others))
+        if part == PARTS[-1] and index + 1 not in self.placement.streamed:
+            self.accelerator.cut(partial(_each, self._left_out))
+            self._left_out = []
+        return hidden
+
+    def _over(self, index: int, part: str, hidden: torch.Tensor, *others: object) -> None:
+        with self._now(index, part) as block:
+            hidden.copy_(block(hidden, *others))
+
+
+def _each(work: list[Callable[[], None]]) -> None:
+    for one in work:
+        one()

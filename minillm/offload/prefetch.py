@@ -32,8 +32,6 @@ class Task:
 class PrefetchOffload(OffloadedLayers):
     """Follows a `Schedule`; a pass that was broken off leaves it able to start the next one."""
 
-    capturable = True
-
     def __init__(
         self,
         layers: Iterable[DecoderLayer],
