@@ -20,6 +20,7 @@ from minillm.accelerators import Accelerator
 from minillm.config import ModelConfig
 from minillm.device import explained_memory_errors
 from minillm.engine import Engine
+from minillm.fetch_times import fetch_s
 from minillm.geometry import PARTS
 from minillm.layer import DecoderLayer
 from minillm.model import Qwen3
@@ -44,8 +45,7 @@ class BlockTimes:
     mlp_s: float  # 0 where no layer is dense
     head_s: float  # all of a pass that is in no block: embedding, head, the token on the host
     moe_s: float = 0.0  # 0 without layers of experts
-    fetch_s: float = 0.0  # of naive offloading, a layer, beside its copies and computing
-    apart_s: float = 0.0  # that a block takes longer outside a graph, as one that naive offloading fetches is
+    fetch_s: float = 0.0  # that a layer takes longer which naive offloading fetches, copying not counted
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""
@@ -72,8 +72,8 @@ def measure(
     """Time a pass of `tokens` tokens (1: a decode step after `context`; more: a prefill) by kinds of block.
 
     More `patience_s` for a kind of block, or more `layers` timed together, make the figures steadier. Takes
-    memory for a layer, or some small ones, the head, the table and a cache; raises RunError where that does
-    not fit.
+    device memory for two layers, or some small ones, the head, the table and a cache, and host memory for a
+    layer; raises RunError where that does not fit.
     """
     few = _shortened(config, layers)
     with explained_memory_errors(accelerator):
@@ -89,13 +89,14 @@ def measure(
                 seconds[kind] = (
                     _decode_s(engine, context, patience_s) if tokens == 1 else _prefill_s(engine, tokens)
                 )
-        apart_s = 0.0
-        if tokens == 1 and engine.graphs:
-            engine.graphs = None  # with all blocks, each operation asked for by itself
-            apart_s = max(0.0, _decode_s(engine, context, patience_s) - seconds["all"]) / counts["all"]
-        link = link_times.link_gb_s(accelerator)
-        fetch_s = link_times.fetch_s(_shortened(config, 1), dtype, accelerator)
-        return BlockTimes(link_gb_s=link, fetch_s=fetch_s, apart_s=apart_s, **_shares(seconds, counts))
+        link, fetching_s = link_times.link_gb_s(accelerator), 0.0
+        if tokens == 1:
+
+            def longer_s() -> float:
+                return _decode_s(Engine(model, dtype, accelerator), context, patience_s) - seconds["all"]
+
+            fetching_s = fetch_s(model, blocks, dtype, accelerator, longer_s, link)
+        return BlockTimes(link_gb_s=link, fetch_s=fetching_s, **_shares(seconds, counts))
 
 
 def _shares(seconds: dict[str, float], counts: dict[str, int]) -> dict[str, float]:

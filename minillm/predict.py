@@ -19,8 +19,7 @@ from minillm.units import GB
 class Machine(Protocol):
     """What one copy and one block cost."""
 
-    fetch_s: float  # seconds that naive offloading adds to a layer's copies: memory, views, waiting
-    apart_s: float  # seconds that it adds to a fetched block, whose operations are asked for one by one
+    fetch_s: float  # seconds that naive offloading adds to a layer's copies: memory, waiting, asking alone
 
     def copy_s(self, num_bytes: int) -> float:
         """Seconds of a copy over the link."""
@@ -36,7 +35,6 @@ class Rates:
     link_gb_s: float  # host memory to device memory
     device_gb_s: float  # device memory, read
     fetch_s: float = 0.0
-    apart_s: float = 0.0
 
     def copy_s(self, num_bytes: int) -> float:
         return num_bytes / (self.link_gb_s * GB)
@@ -72,10 +70,6 @@ def timeline(
     config: ModelConfig, dtype_bytes: int, mode: str, placement: Placement, rates: Machine, passes: int = 4
 ) -> Timeline:
     """Some passes of one token each, simulated; arguments as of `decode`."""
-    fetched = placement.streamed if mode == "naive" else ()  # all else is in a graph
-
-    def compute_s(block: Block, _: int) -> float:
-        return costs[block] + (rates.apart_s if block.layer in fetched else 0.0)
 
     def copy_s(block: Block) -> float:
         fetching = rates.fetch_s if mode == "naive" and block.part == PARTS[0] else 0.0
@@ -85,7 +79,7 @@ def timeline(
     return simulate(
         (naive if mode == "naive" else prefetch)(placement),
         copy_s=copy_s,
-        compute_s=compute_s,
+        compute_s=lambda block, _: costs[block],
         passes=passes,
     )
 

@@ -242,13 +242,14 @@ def test_four_bits_are_expanded_for_a_prompt_and_not_for_a_token(make_checkpoint
         assert fast.graph_replays == 2
 
 
-def test_what_blocks_cost_is_measured_in_a_graph_and_apart(make_checkpoint, monkeypatch):
+def test_what_blocks_cost_is_measured_in_a_graph_and_fetched(make_checkpoint, monkeypatch):
     folder, _ = make_checkpoint(**SIZES)
     config = ModelConfig.from_folder(folder)
-    taken = iter([1.0, 3.0, 2.0, 4.0, 5.2])  # nothing, attention, MLPs, all, and all without a graph
+    taken = iter([1.0, 3.0, 2.0, 4.0, 5.2])  # nothing, attention, MLPs, all, and all with some fetched
     monkeypatch.setattr(block_times, "_decode_s", lambda engine, *_: next(taken))
+    monkeypatch.setattr("minillm.link_times.link_gb_s", lambda _: 1e9)
     times = block_times.measure(config, torch.float32, Fast())
-    assert times.apart_s == pytest.approx(0.2)  # of six blocks
+    assert times.fetch_s == pytest.approx(0.6)  # two of three are fetched
     assert 3 * (times.attention_s + times.mlp_s) + times.head_s == pytest.approx(4)
 
 
