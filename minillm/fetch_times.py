@@ -29,8 +29,8 @@ def fetch_s(
 ) -> float:
     """Seconds a layer, of a model that lies on the device.
 
-    `longer_s()`: seconds that a pass now takes longer than it did. Every other layer is fetched meanwhile, all
-    from the same host memory, as much as the largest takes; RunError where there is not so much.
+    `longer_s()`: seconds that a pass now takes longer than it did. Every other layer is fetched meanwhile,
+    all from the same host memory, as much as the largest takes; RunError where there is not so much.
     """
     fetched = range((len(layers) - 1) % 2, len(layers), 2)
     layouts = {index: flat.layout_of(layers[index], dtype) for index in fetched}

@@ -75,122 +75,78 @@ def _gemv_packed(
 ):  # fmt: skip
     if PDL:
         gdc_launch_dependents()
-    first = tl.program_id(0) * ROWS
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    own = row < outputs
+    row = tl.minimum(row, outputs - 1)  # the last program repeats a row: cheaper than a mask for every word
     WIDTH: tl.constexpr = 32 if KIND == "int4" else 16  # columns of a chunk
     SHIFT: tl.constexpr = MIDDLE or ZERO
-    sums = ()  # of each row, a tensor of its own: as one they would have layouts that differ from x's
-    for _ in tl.static_range(ROWS * (1 + SILU)):
-        sums += (tl.zeros([BLOCK], tl.float32),)
-    squares = tl.zeros([BLOCK], tl.float32)
-    read = _read(packed, scales, shifts, first, outputs, 0, KIND, GROUP, SHIFT, INPUTS, SILU, ROWS, BLOCK)
+    sums = tl.zeros([ROWS, BLOCK], tl.float32)
+    ups = tl.zeros([ROWS, BLOCK], tl.float32)
+    squares = tl.zeros([1, BLOCK], tl.float32)
+    gate = _read(packed, scales, shifts, row, 0, KIND, GROUP, SHIFT, INPUTS, BLOCK)
+    also = gate
+    if SILU:
+        also = _read(packed, scales, shifts, row + outputs, 0, KIND, GROUP, SHIFT, INPUTS, BLOCK)
     if PDL:  # weights lie there all the time, x comes from the kernel before
         gdc_wait()
     columns, total, squares = columns_of(x, norm, squares, 0, KIND, GROUP, INPUTS, NORM, BLOCK)
-    sums = _add(sums, read, columns, total, KIND, MIDDLE, ZERO)
-    for start in range(BLOCK, (INPUTS + WIDTH - 1) // WIDTH, BLOCK):
-        read = _read(
-            packed, scales, shifts, first, outputs, start, KIND, GROUP, SHIFT, INPUTS, SILU, ROWS, BLOCK
-        )
-        columns, total, squares = columns_of(x, norm, squares, start, KIND, GROUP, INPUTS, NORM, BLOCK)
-        sums = _add(sums, read, columns, total, KIND, MIDDLE, ZERO)
-    row = first + tl.arange(0, ROWS)
-    own = row < outputs
-    row = tl.minimum(row, outputs - 1)
-    y = _totals(sums, 0, ROWS, BLOCK) * 2.0**59
-    up = y
+    sums = _add(sums, gate, columns, total, KIND, MIDDLE, ZERO)
     if SILU:
-        up = _totals(sums, ROWS, ROWS, BLOCK) * 2.0**59
+        ups = _add(ups, also, columns, total, KIND, MIDDLE, ZERO)
+    for start in range(BLOCK, (INPUTS + WIDTH - 1) // WIDTH, BLOCK):
+        gate = _read(packed, scales, shifts, row, start, KIND, GROUP, SHIFT, INPUTS, BLOCK)
+        if SILU:
+            also = _read(packed, scales, shifts, row + outputs, start, KIND, GROUP, SHIFT, INPUTS, BLOCK)
+        columns, total, squares = columns_of(x, norm, squares, start, KIND, GROUP, INPUTS, NORM, BLOCK)
+        sums = _add(sums, gate, columns, total, KIND, MIDDLE, ZERO)
+        if SILU:
+            ups = _add(ups, also, columns, total, KIND, MIDDLE, ZERO)
+    y, up = tl.sum(sums, 1) * 2.0**59, tl.sum(ups, 1) * 2.0**59
     if KIND != "int4":
         y *= tl.load(scales + row).to(tl.float32)
         if SILU:
             up *= tl.load(scales + outputs + row).to(tl.float32)
-    finish(y, up, tl.sum(squares, 0), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
-
-
-@triton.jit
-def _totals(sums, FIRST: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """[ROWS]: what each of ROWS tensors from FIRST on, 4 or 8, sums up to."""
-    columns = _side_by_side(sums, FIRST, ROWS // 4, BLOCK)
-    if ROWS == 8:
-        columns = tl.reshape(tl.join(columns, _side_by_side(sums, FIRST + 1, 2, BLOCK)), [BLOCK, 8])
-    return tl.sum(columns, 0)
-
-
-@triton.jit
-def _side_by_side(sums, FIRST: tl.constexpr, STEP: tl.constexpr, BLOCK: tl.constexpr):
-    """[BLOCK, 4]: every STEP-th tensor from FIRST on."""
-    even = tl.join(sums[FIRST], sums[FIRST + 2 * STEP])
-    odd = tl.join(sums[FIRST + STEP], sums[FIRST + 3 * STEP])
-    return tl.reshape(tl.join(even, odd), [BLOCK, 4])
-
-
-# ---- the matrix ----
+    finish(y, up, tl.sum(squares, 1), residual, out, row, own, eps, INPUTS, NORM, SILU, RESIDUAL)
 
 
 @triton.jit
 def _read(
-    packed, scales, shifts, first, outputs, start, KIND: tl.constexpr, GROUP: tl.constexpr,
-    SHIFT: tl.constexpr, INPUTS: tl.constexpr, SILU: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """`_chunks` of each row from `first` on, for SILU those of the second halves behind them."""
-    read = ()
-    for i in tl.static_range(ROWS * (1 + SILU)):
-        # The last program repeats a row: cheaper than a mask for every word.
-        row = tl.minimum(first + i % ROWS, outputs - 1) + (i // ROWS) * outputs
-        read += (_chunks(packed, scales, shifts, row, start, KIND, GROUP, SHIFT, INPUTS, BLOCK),)
-    return read
-
-
-@triton.jit
-def _chunks(
     packed, scales, shifts, row, start, KIND: tl.constexpr, GROUP: tl.constexpr, SHIFT: tl.constexpr,
     INPUTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """BLOCK chunks, each four words, from chunk `start` of a row on, and their groups' scales and shifts."""
+    """BLOCK chunks, each four words, from chunk `start` of rows on, and their groups' scales and shifts."""
     LONGS: tl.constexpr = INPUTS // (16 if KIND == "int4" else 8)
-    place = start * 2 + tl.arange(0, 2 * BLOCK)
-    at = packed.to(tl.pointer_type(tl.int64), bitcast=True) + row.to(tl.int64) * LONGS + place
+    place = start * 2 + tl.arange(0, 2 * BLOCK)[None, :]
+    at = packed.to(tl.pointer_type(tl.int64), bitcast=True) + row.to(tl.int64)[:, None] * LONGS + place
     if LONGS % (2 * BLOCK) == 0:  # noqa: SIM108
         longs = tl.load(at)
     else:
         longs = tl.load(at, mask=place < LONGS, other=0)
-    low, high = tl.split(tl.reshape(longs, [BLOCK, 2]))
+    # Read flat and split, they lie among the threads as x does: nothing has to move for a product.
+    low, high = tl.split(tl.reshape(longs, [row.shape[0], BLOCK, 2]))
     scale, shift = low, low
     if KIND == "int4":
-        chunk = start + tl.arange(0, BLOCK)
+        chunk = start + tl.arange(0, BLOCK)[None, :]
         group = tl.minimum(chunk * 32 // GROUP, INPUTS // GROUP - 1)
-        number = row.to(tl.int64) * (INPUTS // GROUP) + group
+        number = row.to(tl.int64)[:, None] * (INPUTS // GROUP) + group
         scale = tl.load(scales + number)
         shift = tl.load(shifts + number) if SHIFT else scale
-    return (
-        low.to(tl.int32),
-        (low >> 32).to(tl.int32),
-        high.to(tl.int32),
-        (high >> 32).to(tl.int32),
-        scale,
-        shift,
-    )
-
-
-# ---- matrix and row ----
+    a, b, c, d = low.to(tl.int32), (low >> 32).to(tl.int32), high.to(tl.int32), (high >> 32).to(tl.int32)
+    return a, b, c, d, scale, shift
 
 
 @triton.jit
 def _add(sums, read, columns, total, KIND: tl.constexpr, MIDDLE: tl.constexpr, ZERO: tl.constexpr):
-    """The sum of each row with the products of its chunks and their columns."""
-    done = ()
-    for i in tl.static_range(len(sums)):
-        if KIND == "int4":
-            more = _products4(read[i], columns, total, MIDDLE, ZERO)
-        else:
-            more = _products8(read[i], columns, total, KIND)
-        done += (sums[i] + more,)
-    return done
+    """The sums with the products of these chunks and their columns."""
+    if KIND == "int4":
+        sums += _products4(read, columns, total, MIDDLE, ZERO)
+    else:
+        sums = _products8(sums, read, columns, total, KIND)
+    return sums
 
 
 @triton.jit
-def _products8(read, x, total, KIND: tl.constexpr):
-    sums = tl.zeros(total.shape, tl.float32)
+def _products8(sums, read, x, total, KIND: tl.constexpr):
     if KIND == "int8":  # its sign bit turned, a byte is the number + 128
         sums -= 128 * total
     for i in tl.static_range(4):

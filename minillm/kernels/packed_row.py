@@ -14,8 +14,8 @@ def columns_of(
     NORM: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The x that BLOCK chunks meet, four a word, too large; each chunk's sum; `squares` with theirs."""
-    chunk = start + tl.arange(0, BLOCK)
-    total = tl.zeros([BLOCK], tl.float32)
+    chunk = start + tl.arange(0, BLOCK)[None, :]
+    total = tl.zeros([1, BLOCK], tl.float32)
     if KIND == "int4":  # a byte holds a number of each half of its group
         column, half = chunk * 32 // GROUP * GROUP + chunk * 32 % GROUP // 2, GROUP // 2
         a, b, squares, total = _eight(x, norm, column, squares, total, INPUTS, NORM, BLOCK)
@@ -50,7 +50,7 @@ def _eight(
 @triton.jit
 def _load(x, column, INPUTS: tl.constexpr, BLOCK: tl.constexpr):
     """float32 of eight columns as two times four, by one load of 128 bits if that is what they fill."""
-    place = column[:, None] + (tl.arange(0, 2) * 4)[None, :]
+    place = column[:, :, None] + (tl.arange(0, 2) * 4)[None, None, :]
     there = place < INPUTS
     kind: tl.constexpr = x.dtype.element_ty
     if kind.primitive_bitwidth == 16:
