@@ -55,7 +55,7 @@ def quantise(format: Format, weight: torch.Tensor, name: str = "weight") -> Part
 
 
 def write(format: Format, weight: torch.Tensor, parts: Parts, name: str = "weight") -> None:
-    """Quantise `weight` into parts that are there already, such as views of a layer's buffer."""
+    """Quantise `weight`, where it lies, into parts that are there already and may be on another device."""
     for begin, end in pieces(*weight.shape, 4, weight.device):
         for key, value in _quantise(format, weight[begin:end]).items():
             if key != "packed" and not value.isfinite().all():

@@ -9,6 +9,9 @@ each; byte j of a group holds the value of its column j in the low four bits and
 the high four. Both halves of a group are then neighbours in memory, and so are the activations they meet.
 "scale", "middle" and "zero" are [rows, groups]. Scale and middle are bfloat16 and mean what they mean in
 PyTorch's int4 products, so that those compute with the same numbers as the reference.
+
+Every device makes the same bits of the same weights: all is done one element at a time or does not depend on
+an order, and what CUDA would do differently is marked below.
 """
 
 import torch
@@ -33,6 +36,7 @@ def quantise(weight: torch.Tensor, group: int, symmetric: bool) -> Parts:
 
 def _symmetric(groups: torch.Tensor, shrink: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Scale and middle with which the weight of the largest magnitude is stored as 0, that is -8 · scale."""
+    # Of several the first, as argmax promises: their signs can differ. Dividing by a power of two is exact.
     largest = groups.gather(-1, groups.abs().argmax(-1, keepdim=True))
     scale = (largest * shrink / -8).bfloat16()
     return scale, torch.zeros_like(scale)
@@ -41,7 +45,9 @@ def _symmetric(groups: torch.Tensor, shrink: float) -> tuple[torch.Tensor, torch
 def _asymmetric(groups: torch.Tensor, shrink: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Scale and middle with which 0 to 15 span the group's range, shrunk about its centre."""
     low, high = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
-    scale = ((high - low) * shrink / 15).bfloat16()
+    low, high = low + 0.0, high + 0.0  # of zeros of both signs either may have been found; now it is +0
+    # By a tensor: CUDA multiplies by the inverse of a number. Halves are the same either way.
+    scale = ((high - low) * shrink / groups.new_full((), 15)).bfloat16()
     return scale, ((low + high) / 2 + scale.float() / 2).bfloat16()
 
 
@@ -52,7 +58,7 @@ class _Fit:
         self.scale, self.middle = scale, middle  # [rows, groups, 1]
         step, centre = scale.float(), middle.float()
         self.values = ((groups - centre) / torch.where(step == 0, 1.0, step) + 8).round_().clamp_(0, 15)
-        self.error = ((self.values - 8) * step + centre - groups).square_().sum(-1, keepdim=True)
+        self.error = _sum(((self.values - 8) * step + centre - groups).square_())
 
     def or_better(self, other: "_Fit") -> "_Fit":
         """Of each group the closer one; this one where they are equal."""
@@ -60,6 +66,19 @@ class _Fit:
         for name in ("scale", "middle", "values", "error"):
             setattr(self, name, torch.where(closer, getattr(other, name), getattr(self, name)))
         return self
+
+
+def _sum(numbers: torch.Tensor) -> torch.Tensor:
+    """Of the last dimension, which stays; in pairs, since the order of `torch.sum` depends on the device.
+
+    Otherwise fits that are nearly as close as each other would be chosen differently.
+    """
+    while (width := numbers.shape[-1]) > 1:
+        half = width // 2
+        rest = numbers[..., 2 * half :]
+        numbers = numbers[..., :half] + numbers[..., half : 2 * half]
+        numbers = torch.cat((numbers, rest), -1) if width % 2 else numbers
+    return numbers
 
 
 def dequantise(parts: Parts, dtype: torch.dtype) -> torch.Tensor:

@@ -12,13 +12,16 @@ class PackedWeight:
 
     `linear` takes it as it takes a tensor; it is filled by `copy_`, which quantises, or by `store`. Not a
     Parameter: nothing else is ever done with it.
+
+    `made_on`: where `copy_` quantises. `named_weights` makes it the model's device, so that a GPU does the
+    arithmetic for layers in host memory, too; the bits are the same wherever they are made.
     """
 
     def __init__(self, name: str, format: Format, parts: codec.Parts, columns: int, dtype: torch.dtype):
         self.name, self.format, self.parts, self.dtype = name, format, parts, dtype
         self.shape = torch.Size((len(parts["packed"]), columns))
         self._stack: PackedWeight | None = None
-        self.made_on = parts["packed"].device  # where quantising happens
+        self.made_on = parts["packed"].device
 
     @classmethod
     def of_entry(cls, entry: Entry, buffer: torch.Tensor, dtype: torch.dtype) -> "PackedWeight":
@@ -54,8 +57,14 @@ class PackedWeight:
         return torch.empty(self.shape, dtype=self.dtype, device=self.made_on)
 
     def copy_(self, dense: torch.Tensor) -> None:
-        """Quantise `dense` into this place; InputError where it holds what the format cannot store."""
-        codec.write(self.format, dense.to(self.made_on, self.dtype), self.parts, self.name)
+        """Quantise `dense`, on any device, into this place; InputError for what the format cannot store.
+
+        It goes to `made_on` in pieces of rows: a GPU may be nearly full of resident layers. There a piece
+        takes about 6 times `PIECE_BYTES` for a moment, 0.1 GiB, before there is a KV cache or a workspace.
+        """
+        for begin, end in codec.pieces(*self.shape, 4, self.made_on):
+            piece = dense[begin:end].to(self.made_on, self.dtype)
+            codec.write(self.format, piece, codec.rows_of(self.parts, begin, end), self.name)
 
     def store(self, parts: codec.Parts) -> None:
         """Take over what is quantised already, in this format."""

@@ -1,9 +1,12 @@
-"""Quantised weights on CUDA: the same bits wherever layers lie, and the CPU's numbers."""
+"""Quantised weights on CUDA: the same bits wherever they are made and lie, and the CPU's numbers."""
 
 import pytest
 import torch
 
 from minillm import LLM, SamplingParams, kernels
+from minillm.quant import codec
+from minillm.quant.formats import FORMATS as ALL
+from minillm.quant.weight import PackedWeight
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
@@ -54,3 +57,42 @@ def test_peak_memory_is_at_most_the_prediction():
     ) as llm:
         llm.generate([5] * 900, SamplingParams(max_tokens=20, ignore_eos=True))
         assert llm._accelerator.peak_bytes() - before <= llm.decision.device_bytes
+
+
+def awkward(rows: int, columns: int, dtype: torch.dtype) -> torch.Tensor:
+    """Rows of very different size; weights of one magnitude and both signs; zeros of both signs."""
+    generator = torch.Generator().manual_seed(rows)
+    matrix = torch.randn(rows, columns, generator=generator) * torch.logspace(-12, 3, rows)[:, None]
+    matrix[1::7] = matrix[1::7].sign() * 0.02
+    matrix[3::7] = matrix[3::7].sign() * 0.0
+    return matrix.to(dtype)
+
+
+def bits(parts: codec.Parts) -> dict[str, list[int]]:
+    return {name: part.cpu().view(torch.uint8).flatten().tolist() for name, part in parts.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 128), (37, 384), (411, 1152)])
+@pytest.mark.parametrize("format", ALL.values(), ids=ALL)
+def test_the_gpu_quantises_to_the_bits_of_the_cpu(format, rows, columns, dtype, monkeypatch):
+    """Resident; and for parts in host memory, by pieces, of which the last is smaller."""
+    matrix = awkward(rows, columns, dtype)
+    expected = bits(codec.quantise(format, matrix))
+    assert bits(codec.quantise(format, matrix.cuda())) == expected
+    monkeypatch.setitem(codec.PIECE_BYTES, "cuda", 10 * columns * 4)
+    packed = PackedWeight("weight", format, codec.empty(format, rows, columns), columns, dtype)
+    packed.made_on = torch.device("cuda")
+    packed.copy_(matrix)
+    assert packed.is_cpu
+    assert bits(packed.parts) == expected
+
+
+def test_quantising_a_layer_in_host_memory_takes_little_of_the_gpu():
+    """As the largest matrix of an 8B model, whose float32 numbers alone would be 0.2 GiB."""
+    packed = PackedWeight("w", ALL["int4"], codec.empty(ALL["int4"], 4096, 12288), 12288, torch.bfloat16)
+    packed.made_on = torch.device("cuda")
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    packed.copy_(torch.zeros(packed.shape, dtype=torch.bfloat16))
+    assert torch.cuda.max_memory_allocated() - before < 8 * codec.PIECE_BYTES["cuda"]
