@@ -8,6 +8,7 @@ from minillm.accelerators import Accelerator
 from minillm.config import ModelConfig
 from minillm.geometry import ALIGNMENT, PARTS, block_shapes
 from minillm.model import Qwen3
+from minillm.quant import codec
 from minillm.quant.layout import STACKED
 
 KINDS = ("int8", "int4", "fp8")  # of formats that have kernels
@@ -41,6 +42,18 @@ def _formats_refused(config: ModelConfig) -> str | None:
             if len({formats.get(name) for name in names}) > 1:
                 return "projections of one input are in different formats"
     return None
+
+
+def scratch_bytes(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> int:
+    """Device memory that expanding quantised matrices takes: by a kernel, four bits need the piece alone."""
+    if config.quantize is None:
+        return 0
+    blocks = product(range(config.num_hidden_layers), PARTS)
+    names = {format.name for block in blocks for format in config.formats(*block).values()}
+    by_kernel = all(name.startswith("int4") for name in names)
+    if by_kernel and eager_because(accelerator, config, dtype) is None:
+        return codec.scratch_bytes(accelerator.device, pieces_held=1)
+    return codec.scratch_bytes(accelerator.device)
 
 
 def graphed(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> bool:

@@ -14,9 +14,9 @@ from minillm.block_times import BlockTimes, measure
 from minillm.budget import Decision, Request, decide
 from minillm.config import ModelConfig
 from minillm.errors import RunError
+from minillm.fast_path import scratch_bytes
 from minillm.model import Qwen3
 from minillm.offload import OffloadedLayers, make_store
-from minillm.quant.codec import scratch_bytes
 from minillm.weights import Fill, build, build_offloaded, shorten_lookups
 
 
@@ -95,7 +95,7 @@ class Residency:
             free=None if free is None else free + held,
             total=self.accelerator.total_bytes(),
             host_free=host_free,
-            scratch=0 if self.config.quantize is None else scratch_bytes(self.accelerator.device),
+            scratch=scratch_bytes(self.accelerator, self.config, self.dtype),
             table_on_host=held > 0,
             rates=self._rates,
             **asked,

@@ -100,9 +100,9 @@ def _module(format: Format):
     return {"int8": int8, "int4": int4, "fp8": fp8}[kind]
 
 
-def scratch_bytes(device: torch.device) -> int:
+def scratch_bytes(device: torch.device, pieces_held: int = PIECES_HELD) -> int:
     """Memory that expanding takes for a moment, where a GPU's is short."""
-    return 0 if device.type == "cpu" else PIECES_HELD * PIECE_BYTES.get(device.type, PIECE_BYTES["cuda"])
+    return 0 if device.type == "cpu" else pieces_held * PIECE_BYTES.get(device.type, PIECE_BYTES["cuda"])
 
 
 def pieces(rows: int, columns: int, item_bytes: int, device: torch.device) -> Iterator[tuple[int, int]]:

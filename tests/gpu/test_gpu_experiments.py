@@ -5,7 +5,15 @@ import json
 import pytest
 import torch
 
-from experiments import bigger_models, budget_sweep, ceilings, loading_speed, machine, offload_compare
+from experiments import (
+    bigger_models,
+    budget_sweep,
+    ceilings,
+    loading_speed,
+    machine,
+    offload_compare,
+    packed_products,
+)
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
@@ -23,6 +31,7 @@ def run(tmp_path, monkeypatch):
         rows = json.loads((tmp_path / f"{experiment}__box.json").read_text())["rows"]
         return {row["key"]: row for row in rows}
 
+    run.folder = tmp_path
     yield run
     torch.cuda.set_per_process_memory_fraction(1.0)
 
@@ -77,3 +86,13 @@ def test_loading(run):
     row = rows["Qwen3-0.6B/offloaded/0"]
     assert row["locked_bytes"] == row["arena_bytes"]
     assert min(row["touch_s"], row["pin_s"], row["fill_s"]) > 0
+
+
+def test_packed_products(run, monkeypatch):
+    monkeypatch.setattr(packed_products, "PRODUCTS", {"down": (64, 256, (False, False, True), 2)})
+    monkeypatch.setattr(packed_products, "BEYOND_CACHES", 1 << 20)
+    packed_products.main(["--machine", "box", "--out", str(run.folder)])
+    rows = json.loads((run.folder / "packed_products__box.json").read_text())["rows"]
+    assert [row["key"] for row in rows] == ["down/dense", "down/int8", "down/fp8", "down/int4"]
+    assert rows[0]["bytes"] > rows[1]["bytes"] > rows[3]["bytes"] > 0
+    assert all(row["us"] > 0 for row in rows)
