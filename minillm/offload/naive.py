@@ -22,9 +22,9 @@ class NaiveOffload(OffloadedLayers):
         self.occupy()
 
     def _streamed(self, index: int, part: str) -> AbstractContextManager[Callable]:
-        return (
-            nullcontext(partial(self._leave_out, index, part)) if self._capturing else self._now(index, part)
-        )
+        if self._capturing:
+            return nullcontext(partial(self._leave_out, index, part))
+        return self._now(index, part)
 
     @contextmanager
     def _now(self, index: int, part: str) -> Iterator[Callable]:
