@@ -1,10 +1,33 @@
-"""Emulated devices that take the fast path: a graph is replayed by asking for everything again."""
+"""Emulated devices that take the fast path, and small models on them.
 
+A graph is replayed by asking for everything again. `few_programs` and `make_fast` are fixtures; the first
+applies to a whole module that imports it.
+"""
+
+import warnings
 from collections import deque
+from functools import partial
 
+import pytest
 import torch
 
+import minillm.llm
+from minillm import LLM, SamplingParams
 from minillm.accelerators.emulated import Emulated
+from minillm.residency import Residency
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "vocab_size": 53,
+}
+PROMPTS = [[3, 1, 4], [7], [8] * 5]
+PLACES = [(3, None, "auto"), (1, 1, "prefetch"), (2, 1, "prefetch"), (2, 2, "prefetch")]
+
+silence = partial(warnings.catch_warnings, action="ignore")  # logits are NaN where the test wants them to be
 
 
 class Fast(Emulated):
@@ -36,3 +59,36 @@ class Lazy(Fast):
     def compute_after(self, event):
         while not event.is_set():
             self.asked.popleft()()
+
+
+@pytest.fixture(autouse=True)
+def few_programs(monkeypatch):
+    """The interpreter runs one after the other; and measuring what blocks cost in it would take a minute."""
+    from minillm import fused, prompt_graph  # imports Triton
+    from minillm.kernels import gemv, gemv_packed
+
+    monkeypatch.setattr(gemv, "tile", lambda *_: gemv.Tile(64, 64, 4))
+    monkeypatch.setattr(gemv_packed, "tile", lambda *_: gemv.Tile(64, 4, 1))
+    monkeypatch.setattr(prompt_graph, "filled_up", lambda tokens: -(-tokens // 4) * 4)
+    monkeypatch.setattr(fused, "attend", partial(fused.attend, parts=2))
+    monkeypatch.setattr(Residency, "_rates", lambda self: None)
+
+
+@pytest.fixture(name="make_fast")
+def fast_maker(monkeypatch):
+    """`make_fast(folder, device, **keywords)`: an LLM on such a device; without a budget all is resident."""
+
+    def make(folder, device: type = Fast, **keywords) -> LLM:
+        with monkeypatch.context() as patch:
+            patch.setattr(minillm.llm, "pick_accelerator", lambda *_, **__: device())
+            return LLM(folder, device="cpu", **keywords)
+
+    return make
+
+
+def params(count: int) -> SamplingParams:
+    return SamplingParams(max_tokens=count, ignore_eos=True)
+
+
+def tokens(outputs: list) -> list[list[int]]:
+    return [output.token_ids for output in outputs]
