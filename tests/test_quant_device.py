@@ -1,12 +1,13 @@
-"""Where quantising happens: on the model's device, by pieces of rows, with the bits of the whole matrix."""
+"""Where quantising happens: on the model's device, by pieces, with the bits of the whole; what expanding takes."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from minillm import ModelConfig, flat
-from minillm.budget import Decision
+from minillm import ModelConfig, fast_path, flat, presets
+from minillm.budget import Decision, Request, decide
 from minillm.model_source import shipped_folder
 from minillm.quant import codec, int4
 from minillm.quant.formats import FORMATS
@@ -145,3 +146,33 @@ def test_the_first_of_equal_magnitudes_is_taken():
     scale = codec.quantise(FORMATS["int4-sym"], row)["scale"]
     assert (scale[0] < 0).all()
     assert (scale[1] > 0).all()
+
+
+def test_memory_for_expanding_is_planned_on_a_gpu_only():
+    config = quantised(presets.load("Qwen3-8B"), "int4")
+    planned = {
+        scratch: decide(
+            Request(config=config, dtype_bytes=2, tokens=512, gpu_layer_budget=4, scratch=scratch)
+        )
+        for scratch in (0, codec.scratch_bytes(torch.device("cuda")))
+    }
+    without, with_it = planned.values()
+    assert codec.scratch_bytes(torch.device("cpu")) == 0
+    assert with_it.device_bytes - without.device_bytes == codec.scratch_bytes(torch.device("cuda")) > 0
+
+
+@pytest.mark.parametrize(
+    ("quantize", "eager", "pieces"),
+    [
+        ("int4", None, 1),
+        ("int4", "why not", 4),
+        ("int8", None, 4),
+        ("attn=int8,mlp=int4", None, 4),
+        (None, None, 0),
+    ],
+)
+def test_an_expanding_kernel_needs_memory_for_the_piece_alone(quantize, eager, pieces):
+    config = presets.load("Qwen3-8B")
+    config = quantised(config, quantize) if quantize else config
+    gpu = SimpleNamespace(device=torch.device("cuda"), eager_because=lambda _: eager)
+    assert fast_path.scratch_bytes(gpu, config, torch.bfloat16) == pieces * codec.PIECE_BYTES["cuda"]

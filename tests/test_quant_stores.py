@@ -4,19 +4,16 @@ import gc
 import subprocess
 import sys
 import weakref
-from types import SimpleNamespace
 
 import pytest
 import torch
 from command_line import fails, succeeds
 
 from experiments.skill_accuracy import our_answers
-from minillm import LLM, fast_path, memory, presets
-from minillm.budget import Request, decide
+from minillm import LLM, memory
 from minillm.errors import InputError
 from minillm.geometry import PARTS
 from minillm.quant import codec
-from minillm.quant.mix import quantised
 from minillm.units import gib
 from training.skills import held_out
 
@@ -255,36 +252,6 @@ def test_nan_in_a_weight_is_named(make_checkpoint, mix, odd, options):
     ) as caught:
         open_model(folder, mix, **options)
     assert "\n" not in str(caught.value)
-
-
-def test_memory_for_expanding_is_planned_on_a_gpu_only():
-    config = quantised(presets.load("Qwen3-8B"), "int4")
-    planned = {
-        scratch: decide(
-            Request(config=config, dtype_bytes=2, tokens=512, gpu_layer_budget=4, scratch=scratch)
-        )
-        for scratch in (0, codec.scratch_bytes(torch.device("cuda")))
-    }
-    without, with_it = planned.values()
-    assert codec.scratch_bytes(torch.device("cpu")) == 0
-    assert with_it.device_bytes - without.device_bytes == codec.scratch_bytes(torch.device("cuda")) > 0
-
-
-@pytest.mark.parametrize(
-    ("quantize", "eager", "pieces"),
-    [
-        ("int4", None, 1),
-        ("int4", "why not", 4),
-        ("int8", None, 4),
-        ("attn=int8,mlp=int4", None, 4),
-        (None, None, 0),
-    ],
-)
-def test_an_expanding_kernel_needs_memory_for_the_piece_alone(quantize, eager, pieces):
-    config = presets.load("Qwen3-8B")
-    config = quantised(config, quantize) if quantize else config
-    gpu = SimpleNamespace(device=torch.device("cuda"), eager_because=lambda _: eager)
-    assert fast_path.scratch_bytes(gpu, config, torch.bfloat16) == pieces * codec.PIECE_BYTES["cuda"]
 
 
 @pytest.mark.parametrize("quantize", ["int8", "int4"])
