@@ -1,4 +1,4 @@
-"""Where quantising happens: on the model's device, by pieces, with the bits of the whole; what expanding takes."""
+"""Where quantising happens: on the model's device, by pieces, with the bits of the whole; and its memory."""
 
 from dataclasses import dataclass
 from types import SimpleNamespace
