@@ -99,9 +99,35 @@ def offload_table() -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def fewer_table() -> str:
+    """Streamed models in fewer bits: measured on an H200, and predicted for the course's card."""
+    result = json.loads((RESULTS / "quant__h200.json").read_text(encoding="utf-8"))
+    head = [
+        "model",
+        "layers on the GPU",
+        "weights",
+        "copied a token",
+        "GPU memory",
+        "prefetch",
+        "limit of the link",
+    ]
+    lines = [[*head, "RTX 3070, prefetch, *predicted*"], ["---"] * (len(head) + 1)]
+    for row in result["rows"]:
+        if row.get("mode") == "prefetch":
+            measured, limit, card = (
+                f"{row[name]:.2f}" for name in ("tokens_per_s", "limit_tokens_per_s", "rtx3070_tokens_per_s")
+            )
+            where = f"{row['budget']} of {row['resident'] + row['streamed']}"
+            copied, taken = f"{row['streamed_bytes'] / GB:.1f} GB", gib(row["peak_bytes"])
+            weights = row["quantize"] or "16 bits"
+            lines.append([row["model"], where, weights, copied, taken, measured, limit, card])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
 BLOCKS = {
     "predicted": predicted_table,
     "offload": offload_table,
+    "fewer": fewer_table,
     "course": course_table,
     "shipped": shipped_table,
 }
