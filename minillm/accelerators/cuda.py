@@ -107,8 +107,8 @@ class Cuda:
             try:
                 work()
             finally:
-                graph.end()
                 self._capturing = None
+                graph.end()
         self._graphs.add(graph)
         return graph.replay
 
