@@ -35,6 +35,11 @@ def predicted_table() -> str:
         link = f"{card.link_gb_s:g} GB/s" if card.link_gb_s else "–"
         speeds = [_cell(model, card, 16) for model in MODELS] + [_cell("Qwen3-8B", card, 4)]
         rows.append([card.name, f"{rate:,g} GB/s", link, *speeds])
+    return _table(rows)
+
+
+def _table(rows: list[list[str]]) -> str:
+    """Markdown; the second row is what stands under the heads."""
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
@@ -59,7 +64,7 @@ def shipped_table() -> str:
     """The models in data/: their shape, and the share of held-out prompts whose whole answer is right."""
     head = ["model", "layers", "experts a layer", "parameters", "a token uses", "file", *SKILLS]
     rows = [head, ["---"] * len(head), *(shipped_row(name) for name in SHIPPED)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return _table(rows)
 
 
 def shipped_row(name: str) -> list[str]:
@@ -96,7 +101,7 @@ def offload_table() -> str:
                     "too large" if card is None else f"{card:.2f}",
                 ]
             )
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return _table(lines)
 
 
 def fewer_table() -> str:
@@ -121,7 +126,7 @@ def fewer_table() -> str:
             copied, taken = f"{row['streamed_bytes'] / GB:.1f} GB", gib(row["peak_bytes"])
             weights = row["quantize"] or "16 bits"
             lines.append([row["model"], where, weights, copied, taken, measured, limit, card])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return _table(lines)
 
 
 BLOCKS = {

@@ -18,6 +18,7 @@ from minillm.cache import KVCache
 from minillm.decode_graph import DecodeGraphs
 from minillm.errors import RunError
 from minillm.fast_path import eager_because, graphed
+from minillm.graph_step import choose
 from minillm.model import Qwen3
 from minillm.progress import Progress
 from minillm.sampling_params import SamplingParams
@@ -154,12 +155,9 @@ class Engine:
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""
         with self.during_head:
-            logits = self.model.head(hidden[:, -1])  # [B, vocab]
-            best, token_ids = logits.max(-1)
-            if not logits.is_cpu:
-                # In one transfer: float32 holds every token id exactly.
-                best, token_ids = torch.stack((best.float(), token_ids.float())).cpu()
-        self._append(sequences, logits, best, token_ids)
+            logits, chosen = choose(self.model, hidden)
+            chosen = chosen.cpu()
+        self._append(sequences, logits, *chosen)
 
     def _append(
         self, sequences: list[Sequence], logits: torch.Tensor, best: torch.Tensor, token_ids: torch.Tensor

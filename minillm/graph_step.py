@@ -78,7 +78,12 @@ class GraphStep:
             fetch(self.last_staged, self.last)
             hidden = hidden.index_select(1, self.last)
         with self.during_head:
-            self.logits = self.model.head(hidden[:, -1])
-            best, token_ids = self.logits.max(-1)
-            # In one transfer: float32 holds every token id exactly.
-            self.chosen = torch.stack((best.float(), token_ids.float()))
+            self.logits, self.chosen = choose(self.model, hidden)
+
+
+def choose(model: Qwen3, hidden: torch.Tensor) -> Chosen:
+    """From the last position of `hidden` [B, T, hidden]."""
+    logits = model.head(hidden[:, -1])
+    best, token_ids = logits.max(-1)
+    # For one transfer: float32 holds every token id exactly.
+    return logits, torch.stack((best.float(), token_ids.float()))

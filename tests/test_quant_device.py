@@ -33,6 +33,10 @@ class Dense:
     def __init__(self, matrix: torch.Tensor):
         self.matrix, self.sent = matrix, []
 
+    @property
+    def shape(self) -> torch.Size:
+        return self.matrix.shape
+
     def __getitem__(self, rows: slice) -> "Dense":
         piece = Dense(self.matrix[rows])
         piece.sent = self.sent

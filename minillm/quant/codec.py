@@ -54,10 +54,22 @@ def quantise(format: Format, weight: torch.Tensor, name: str = "weight") -> Part
     return parts
 
 
-def write(format: Format, weight: torch.Tensor, parts: Parts, name: str = "weight") -> None:
-    """Quantise `weight`, where it lies, into parts that are there already and may be on another device."""
-    for begin, end in pieces(*weight.shape, 4, weight.device):
-        for key, value in _quantise(format, weight[begin:end]).items():
+def write(
+    format: Format,
+    weight: torch.Tensor,
+    parts: Parts,
+    name: str = "weight",
+    device: torch.device | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Quantise `weight` into parts that are there; on `device` and as `dtype`, by default its own.
+
+    It goes there in pieces of rows: a GPU may be nearly full of resident layers. A piece takes about 6 times
+    `PIECE_BYTES` for a moment.
+    """
+    device, dtype = device or weight.device, dtype or weight.dtype
+    for begin, end in pieces(*weight.shape, 4, device):
+        for key, value in _quantise(format, weight[begin:end].to(device, dtype)).items():
             if key != "packed" and not value.isfinite().all():
                 raise InputError(f"{name} holds infinity or NaN: {format.name} cannot store it")
             parts[key][begin:end].copy_(value)

@@ -59,12 +59,9 @@ class PackedWeight:
     def copy_(self, dense: torch.Tensor) -> None:
         """Quantise `dense`, on any device, into this place; InputError for what the format cannot store.
 
-        It goes to `made_on` in pieces of rows: a GPU may be nearly full of resident layers. There a piece
-        takes about 6 times `PIECE_BYTES` for a moment, 0.1 GiB, before there is a KV cache or a workspace.
+        What that takes of a GPU for a moment is 0.1 GiB, before there is a KV cache or a workspace.
         """
-        for begin, end in codec.pieces(*self.shape, 4, self.made_on):
-            piece = dense[begin:end].to(self.made_on, self.dtype)
-            codec.write(self.format, piece, codec.rows_of(self.parts, begin, end), self.name)
+        codec.write(self.format, dense, self.parts, self.name, self.made_on, self.dtype)
 
     def store(self, parts: codec.Parts) -> None:
         """Take over what is quantised already, in this format."""
