@@ -59,6 +59,28 @@ def test_a_replay_copies_what_the_schedule_says(make_checkpoint, make_fast, budg
         assert store.bytes_copied - before == 5 * a_pass
 
 
+def test_captured_or_not_naive_needs_the_memory_of_one_layer(make_checkpoint, make_fast):
+    folder, _ = make_checkpoint(**SIZES)
+    with make_fast(folder, gpu_layer_budget=2, offload="naive") as fast:
+        store, device = fast.model.model.layers, fast._accelerator
+        size = store.layouts[0].num_bytes
+        assert fast.graph_replays == 0
+        assert fast._engine.graphs.steps[1].graph is not None
+        held, before = device.used, store.bytes_copied
+        device.reset_peak()
+        expected = tokens(fast.generate(PROMPTS[0], params(4)))
+        assert (device.used, device.peak) == (held, held)
+        assert store.bytes_copied - before == 4 * 2 * size
+        fast.place(gpu_layer_budget=2, offload="naive")
+        assert device.used == held
+        assert tokens(fast.generate(PROMPTS[0], params(4))) == expected
+        fast.place(gpu_layer_budget=1, slots=1)
+        assert device.used == held - size
+        device.reset_peak()
+        assert tokens(fast.generate(PROMPTS[0], params(4))) == expected
+        assert device.peak == held - size
+
+
 def test_a_captured_pass_needs_each_of_its_dependencies(make_checkpoint, make_fast, monkeypatch):
     """One that is taken out of the schedule shows in the logits of a captured pass or of the one before."""
     folder, _ = make_checkpoint(**SIZES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from weakref import WeakSet
 
 import torch
@@ -23,7 +24,7 @@ class Cuda:
         self.device, self.enforce_eager = device, enforce_eager
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        self.stream = torch.cuda.Stream(device)
+        self.stream, self._capture_stream = _streams(device)
         self._pool, self._graphs, self._capturing = None, WeakSet(), None
         self._raw, self._current = None, None
 
@@ -102,7 +103,7 @@ class Cuda:
         self._capturing = graph = Graph(self._pool)
         self.synchronize()
         self.trim()  # what lies idle elsewhere would not serve the graph
-        with torch.cuda.stream(torch.cuda.Stream(self.device)):  # the default one cannot be captured
+        with torch.cuda.stream(self._capture_stream):  # the default one cannot be captured
             graph.begin()
             try:
                 work()
@@ -147,3 +148,13 @@ class Cuda:
     def close(self) -> None:
         self.synchronize()
         torch.cuda.empty_cache()
+
+
+@cache
+def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
+    """For copies and for captures, the same ones all the time.
+
+    cuBLAS gets memory for each stream that it ever multiplies on (32 MiB on Hopper), and PyTorch never takes
+    that back. It has 32 streams to hand out, besides: then it begins anew, and two would be one.
+    """
+    return torch.cuda.Stream(device), torch.cuda.Stream(device)

@@ -51,7 +51,8 @@ def attend(
     return out
 
 
-@triton.jit
+# Positions come from a buffer of their own or from the middle of one: no kernel for each.
+@triton.jit(do_not_specialize_on_alignment=["positions"])
 def _attend_part(
     q, keys, values, positions, mixed, stats, stride_b, stride_h, scale,
     K: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, WIDE: tl.constexpr,

@@ -54,8 +54,9 @@ def place(
     return q
 
 
-# Without a kernel of its own for every other length of a prompt: compiling one takes longer than a prefill.
-@triton.jit(do_not_specialize=["T"])
+# Without kernels of their own for some lengths of a prompt, or for positions from the middle of a buffer:
+# compiling one takes longer than a prefill.
+@triton.jit(do_not_specialize=["T"], do_not_specialize_on_alignment=["positions"])
 def _place(
     qkv, q_norm, k_norm, inv_freq, positions, q, keys, values, stride_b, stride_h, T, eps, rope_scale,
     H: tl.constexpr, K: tl.constexpr, HEADS: tl.constexpr, HALF: tl.constexpr, BLOCK: tl.constexpr,

@@ -1,7 +1,7 @@
 """Naive offloading: one thing at a time."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -17,17 +17,12 @@ class NaiveOffload(OffloadedLayers):
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
         self._fetched: tuple[int, torch.Tensor] | None = None  # a streamed layer and its device memory
+        self._room: torch.Tensor | None = None  # that a graph expects every layer in
         self._capturing = False
-        self._left_out: list[Callable[[], None]] = []  # blocks of layers in a row
         self.occupy()
 
-    def _streamed(self, index: int, part: str) -> AbstractContextManager[Callable]:
-        if self._capturing:
-            return nullcontext(partial(self._leave_out, index, part))
-        return self._now(index, part)
-
     @contextmanager
-    def _now(self, index: int, part: str) -> Iterator[Callable]:
+    def _streamed(self, index: int, part: str) -> Iterator[Callable]:
         if part == PARTS[0]:
             self.fetch(index)
         with self.accelerator.during(Compute(Block(index, part), 0)):
@@ -38,13 +33,20 @@ class NaiveOffload(OffloadedLayers):
     def fetch(self, index: int) -> None:
         """Bring layer `index` to the device and wait until it is there."""
         self.restart()  # what a pass that was broken off left behind
-        buffer = self.accelerator.empty(self.layouts[index].num_bytes)
+        size = self.layouts[index].num_bytes
+        buffer = self.accelerator.empty(size) if self._room is None else self._room[:size]
         self._fetched = index, buffer
+        if self._capturing:
+            self.accelerator.cut(partial(self._bring, index, buffer))
+        else:
+            self._bring(index, buffer)
+        self.bind(index, buffer)
+
+    def _bring(self, index: int, buffer: torch.Tensor) -> None:
         try:
             self.accelerator.copy_after(self.accelerator.computed())
             for part in PARTS:
                 self.copy(buffer, Copy(Block(index, part), 0))
-            self.bind(index, buffer)
         finally:  # also when cut short: who gets this memory next must not find a copy writing to it
             self.accelerator.synchronize()
 
@@ -53,13 +55,22 @@ class NaiveOffload(OffloadedLayers):
             index, buffer = self._fetched
             self.bind(index, self.host[index])  # else the views would keep the memory
             self._fetched = None  # not before: cut short above, this is done again
-            self.accelerator.give_back(buffer)
+            if self._room is None:
+                self.accelerator.give_back(buffer)
 
-    # ---- a pass as a graph: resident layers are in it, the others are computed between its pieces ----
+    def release(self) -> None:
+        super().release()
+        self._room = None
+
+    # ---- a pass as a graph: cut where a layer is fetched ----
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
-        self._capturing, self._left_out = True, []
+        """Capture a pass. Its layers take turns in memory that stays: a graph finds them where they were."""
+        self.restart()
+        if self._room is None and self.streaming:
+            self._room = self.hold(max(self.layouts[index].num_bytes for index in self.placement.streamed))
+        self._capturing = True
         try:
             yield
         finally:
@@ -67,20 +78,3 @@ class NaiveOffload(OffloadedLayers):
 
     def replay(self, graph: Callable[[], None]) -> None:
         graph()
-
-    def _leave_out(self, index: int, part: str, hidden: torch.Tensor, *others: object) -> torch.Tensor:
-        """A block that each replay computes on the captured `hidden`; nothing is computed now."""
-        self._left_out.append(partial(self._over, index, part, hidden, *others))
-        if part == PARTS[-1] and index + 1 not in self.placement.streamed:
-            self.accelerator.cut(partial(_each, self._left_out))
-            self._left_out = []
-        return hidden
-
-    def _over(self, index: int, part: str, hidden: torch.Tensor, *others: object) -> None:
-        with self._now(index, part) as block:
-            hidden.copy_(block(hidden, *others))
-
-
-def _each(work: list[Callable[[], None]]) -> None:
-    for one in work:
-        one()

@@ -130,6 +130,27 @@ def test_a_loaded_model_takes_any_placement():
     assert torch.cuda.memory_allocated() == before
 
 
+def test_a_recording_compiles_nothing():
+    """It is of passes one by one, which a request by graphs has not needed: a compile would be in the way."""
+    with LLM("random:Qwen3-0.6B", device="cuda", gpu_layer_budget=4, max_model_len=512) as llm:
+        llm.generate(PROMPT, PARAMS)
+        before = compiled()
+        with llm.recording():
+            llm.generate(PROMPT, PARAMS)
+        assert before
+        assert compiled() == before
+
+
+def compiled() -> dict[str, int]:
+    """Variants of each kernel that were made in this process."""
+    from minillm.kernels import attend, expand, fetch, gemv, gemv_packed, place, swiglu
+
+    modules = (attend, expand, fetch, gemv, gemv_packed, place, swiglu)
+    kernels = {name: each for module in modules for name, each in vars(module).items()}
+    caches = {name: getattr(each, "device_caches", {}) for name, each in kernels.items()}
+    return {name: sum(len(found[0]) for found in each.values()) for name, each in caches.items() if each}
+
+
 def test_a_recording_shows_copies_beside_computing_in_the_order_of_the_schedule():
     options = {"gpu_layer_budget": 4, "slots": 1, "max_model_len": 512}
     with LLM("random:Qwen3-1.7B", device="cuda", **options) as llm:
