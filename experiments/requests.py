@@ -9,7 +9,8 @@ from statistics import median
 from experiments.prompt_files import read_lines
 
 SHARED = 20  # prompts of data/prompts.jsonl
-WARM_TOKENS = 3  # of an answer that is not measured: a new length can want new kernels
+WARM_TOKENS = 3  # of an answer that is not measured
+UNCOUNTED = 2  # of those: at first a new length can want new kernels, then a graph
 PREFILLS = 5  # repeats of a prompt that is only read
 PEAK_TOKENS = 2  # a prefill and a decode step: nothing later takes more memory
 
@@ -91,9 +92,10 @@ def spread(count: int, of: int = SHARED) -> list[int]:
 
 
 def measured(request: Request, answer: Callable[[Request], Answer]) -> dict:
-    """The row of a request, after a short answer that is not counted."""
+    """The row of a request, after short answers that are not counted."""
     began = time.perf_counter()
-    answer(shortened(request))
+    for _ in range(UNCOUNTED):
+        answer(shortened(request))
     answers = [answer(request) for _ in range(request.repeats)]
     for each in answers:
         if len(each.token_ids) != request.new_tokens:

@@ -6,9 +6,10 @@ PyTorch's, which multiply faster; what lies between query, cache and attention i
 
 import torch
 
-from minillm.attention import attend as attend_many
+from minillm import attention
 from minillm.cache import LayerCache
 from minillm.kernels.attend import attend
+from minillm.kernels.attend_many import attend_many, suits
 from minillm.kernels.expand import expand
 from minillm.kernels.gemv import gemv
 from minillm.kernels.gemv_packed import gemv_packed
@@ -37,16 +38,24 @@ def attention_block(
     layer: DecoderLayer, hidden: torch.Tensor, cache: LayerCache, rotation: Rotation
 ) -> torch.Tensor:
     """`DecoderLayer.attention_block`; may write its result over `hidden`."""
-    attention = layer.self_attn
-    qkv = product(hidden, attention.stacked, layer.input_layernorm)
-    norms = attention.q_norm.weight, attention.k_norm.weight
-    q = place(qkv, norms, attention.q_norm.eps, rotation, cache.keys, cache.values)
+    own = layer.self_attn
+    qkv = product(hidden, own.stacked, layer.input_layernorm)
+    norms = own.q_norm.weight, own.k_norm.weight
+    q = place(qkv, norms, own.q_norm.eps, rotation, cache.keys, cache.values)
     if hidden.shape[1] == 1:
         mixed = attend(q, cache.keys, cache.values, rotation.positions)
     else:
-        k, v = (stored.narrow(2, 0, cache.current.end) for stored in (cache.keys, cache.values))
-        mixed = attend_many(q.transpose(1, 2), k, v, cache.current.mask)
-    return add_product(hidden, mixed, attention.o_proj.weight)
+        mixed = look_back(q, cache)
+    return add_product(hidden, mixed, own.o_proj.weight)
+
+
+def look_back(q: torch.Tensor, cache: LayerCache) -> torch.Tensor:
+    """Attention of several tokens, `q` [B, T, H, D], over what is in the cache, themselves included."""
+    end, mask = cache.current.end, cache.current.mask
+    if mask is None and suits(q.device, q.dtype, q.shape[3]):
+        return attend_many(q, cache.keys, cache.values, end)
+    k, v = (stored.narrow(2, 0, end) for stored in (cache.keys, cache.values))
+    return attention.attend(q.transpose(1, 2), k, v, mask)
 
 
 def mlp_block(layer: DecoderLayer, hidden: torch.Tensor) -> torch.Tensor:

@@ -13,10 +13,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from minillm.kernels import attend, expand, fetch, gemv, gemv_packed, place, swiglu
+from minillm.kernels import attend, attend_many, expand, fetch, gemv, gemv_packed, place, swiglu
 
 POINTERS = {"bf16": "*bf16", "fp16": "*fp16", "fp32": "*fp32"}
-WHOLE = {"count", "width", "outputs", "stride_b", "stride_h", "T", "rows", "groups"}
+WHOLE = {"count", "width", "outputs", "stride_b", "stride_h", "T", "end", "rows", "groups"}
 FRACTIONS = {"eps", "scale", "rope_scale"}
 
 
@@ -88,6 +88,10 @@ def main(capability: int) -> None:
         jobs += [
             (expand._expand, piece | {"MIDDLE": middle, "ZERO": not middle}, 4) for middle in (True, False)
         ]
+        if capability == 90 and size == 2:
+            rows, block = attend_many.ROWS, attend_many.BLOCK
+            heads = {"H": 32, "G": 4, "D": 128, "ROWS": rows, "BLOCK": block}
+            jobs.append((attend_many._attend_many, heads | pdl, 8))
         for kernel, constants, warps in jobs:
             done = compiled(kernel, constants, dtype, capability, warps)
             print(kernel.fn.__name__, dtype, done.metadata.shared)
