@@ -240,7 +240,7 @@ def forecast(archive: Archive) -> Figure | None:
     axes.set(ylim=(min(0.9, min(values) - 0.05), max(1.1, max(values) + 0.05)))
     layers = max(row["budget"] for row in rows)
     axes.set(xlabel="budget N", ylabel="simulated over measured", xlim=(0, 1.12 * layers))
-    axes.legend(loc="lower left", fontsize=9)
+    axes.legend(loc="upper left", ncols=3, fontsize=9)
     inside = sum(0.95 <= value <= 1.05 for value in values)
     plot.message(figure, f"The simulator is within 5 % for {inside} of {len(values)} placements")
     return figure

@@ -1,7 +1,7 @@
 """What naive offloading adds to a layer that it fetches, beside the copying.
 
-Taking memory, waiting, asking for each operation by itself where others are in a graph: little of it overlaps
-with anything, and none of it shows in a bandwidth.
+The host waits for the copy and asks for the next operation, or graph, only then: nothing overlaps that, and
+none of it shows in a bandwidth.
 """
 
 from collections.abc import Callable, Iterator

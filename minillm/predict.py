@@ -19,7 +19,7 @@ from minillm.units import GB
 class Machine(Protocol):
     """What one copy and one block cost."""
 
-    fetch_s: float  # seconds that naive offloading adds to a layer's copies: memory, waiting, asking alone
+    fetch_s: float  # seconds that naive offloading adds to a layer's copies: waiting, asking anew
 
     def copy_s(self, num_bytes: int) -> float:
         """Seconds of a copy over the link."""
