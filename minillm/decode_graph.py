@@ -1,7 +1,12 @@
 """Decoding by graphs: a step is captured once and replayed for each token.
 
-The KV cache stays where it is from run to run, since a graph reads and writes the same memory every time.
+The KV cache stays where it is from run to run, since a graph reads and writes the same memory every time. And
+where a step can feed itself, the next one is asked for before the host has seen what this one chose: else the
+device would rest while the host looks.
 """
+
+from collections import deque
+from collections.abc import Callable
 
 import torch
 
@@ -21,6 +26,8 @@ class DecodeGraphs:
         self.replays = 0
         self.memory: KVCache | None = None
         self.steps: dict[int, GraphStep] = {}
+        # Of steps that were asked for: by replay or not, the logits, and a wait for what was chosen.
+        self.asked: deque[tuple[bool, torch.Tensor, Callable[[], torch.Tensor]]] = deque()
         self.prompts = PromptGraphs(model, accelerator)
 
     @property
@@ -38,20 +45,38 @@ class DecodeGraphs:
         self.memory.lengths.zero_()
         return self.memory.rows(0, batch)
 
-    def run(self, newest: list[int], cache: KVCache) -> Chosen:
-        """Feed one token to each sequence of `cache`, the first ones of the memory that is kept."""
+    def run(self, newest: list[int], cache: KVCache, going_on: bool = False) -> Chosen:
+        """Feed one token to each sequence of `cache`, the first ones of the memory that is kept.
+
+        What was chosen comes to the host. `going_on`: each sequence will take that, and one token more; so
+        the next step is asked for now, and its logits are not there for anybody.
+        """
         count = len(newest)
         # Fewer widths than numbers of sequences, so that fewer steps are captured; nobody reads spare rows.
         width = min(1 << (count - 1).bit_length(), self.memory.batch)
         if width not in self.steps:
             self.steps[width] = self._step(self.memory.rows(0, width))
         step = self.steps[width]
-        positions = cache.lengths.tolist()
-        logits, chosen = step.run([[token] for token in newest], [[n] for n in positions], step.runs > 0)
+        if not self.asked:
+            places = [[n] for n in cache.lengths.tolist()]
+            self._ask(step, *step.run([[token] for token in newest], places, step.runs > 0))
+        if going_on and step.feeds_itself and not self.model.model.layers.streaming:
+            self._ask(step, *step.go())
+        replayed, logits, chosen = self.asked.popleft()
+        chosen = chosen()
         cache.lengths += 1
-        self.replays += step.replayed
+        self.replays += replayed
         self.model.tokens_fed += count
         return logits[:count], chosen[:, :count]
+
+    def _ask(self, step: GraphStep, logits: torch.Tensor, chosen: torch.Tensor) -> None:
+        self.asked.append((step.replayed, logits, self.accelerator.read(chosen)))
+
+    def drop(self) -> None:
+        """Let go of a step that was asked for too early: what it wrote lies beyond every sequence's end."""
+        while self.asked:
+            _, _, chosen = self.asked.pop()
+            chosen()  # it has to be over: the numbers for another one go where it reads its own
 
     def _step(self, cache: KVCache) -> GraphStep:
         step = GraphStep(self.model, cache, 1, self.accelerator)
@@ -65,6 +90,7 @@ class DecodeGraphs:
 
     def forget(self) -> None:
         """Drop graphs and memory: weights are about to move, or somebody else wants the memory."""
+        self.drop()
         self.steps.clear()
         self.prompts.steps.clear()
         self.memory = None

@@ -109,15 +109,20 @@ class Engine:
                     decode = self._decode_by_graph if self._by_graph else self._decode
                     decode(active, rows)
                     yield from active
+                self._drop_step()
                 active = drop_ended(active, cache)
 
     @contextmanager
     def _cache(self, batch: int, capacity: int) -> Iterator[KVCache]:
         """A cache in memory that is counted as the device's."""
         if self.graphs:
+            self._drop_step()
             with torch.inference_mode():
                 cache = self.graphs.cache(batch, capacity)
-            yield cache
+            try:
+                yield cache
+            finally:
+                self._drop_step()
             return
         num_bytes = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * capacity * batch
         with self.accelerator.holding(num_bytes):
@@ -136,16 +141,22 @@ class Engine:
             hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
             self._choose([sequence], hidden)
 
+    def _drop_step(self) -> None:
+        if self.graphs:
+            self.graphs.drop()
+
     @torch.inference_mode()
     def _decode(self, active: list[Sequence], cache: KVCache) -> None:
+        self._drop_step()  # somebody began to look on
         newest = torch.tensor([sequence.token_ids[-1:] for sequence in active])
         self._choose(active, self.model(newest, cache, [sequence.stored for sequence in active]))
 
     @torch.inference_mode()
     def _decode_by_graph(self, active: list[Sequence], cache: KVCache) -> None:
         cache.check([sequence.stored for sequence in active], 1)
-        logits, chosen = self.graphs.run([sequence.token_ids[-1] for sequence in active], cache)
-        self._append(active, logits, *chosen.cpu())
+        newest = [sequence.token_ids[-1] for sequence in active]
+        logits, chosen = self.graphs.run(newest, cache, all(sequence.goes_on for sequence in active))
+        self._append(active, logits, *chosen)
 
     @property
     def _by_graph(self) -> bool:

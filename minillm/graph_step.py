@@ -31,6 +31,7 @@ class GraphStep:
         self.last = torch.full((1,), tokens - 1, device=accelerator.device)  # whose logits are wanted
         self.table = model.model.embed_tokens.weight
         self.rows = None  # embeddings of the tokens, where the table is in host memory
+        self.feeds_itself = tokens == 1 and self.table.device == self.last.device
         if self.table.device != self.last.device:
             width = self.table.shape[1]
             self.rows = torch.zeros(*shape[1:], width, dtype=self.table.dtype, pin_memory=pins)
@@ -49,6 +50,10 @@ class GraphStep:
         if self.rows is not None:
             ids = self.staged[0].flatten()
             torch.index_select(self.table, 0, ids, out=self.rows.view(-1, self.rows.shape[2]))
+        return self.go(by_graph)
+
+    def go(self, by_graph: bool = True) -> Chosen:
+        """The pass by itself; without new `staged` numbers a step that feeds itself goes on where it is."""
         self.runs += 1
         self.replayed = by_graph
         if by_graph:
@@ -67,7 +72,7 @@ class GraphStep:
         from minillm.kernels.fetch import fetch  # imports Triton
 
         decoder = self.model.model
-        fetch(self.staged, self.inputs)
+        fetch(self.staged, self.inputs, once=self.feeds_itself)
         if self.rows is None:
             hidden = decoder.embed(self.token_ids)
         else:
@@ -79,6 +84,9 @@ class GraphStep:
             hidden = hidden.index_select(1, self.last)
         with self.during_head:
             self.logits, self.chosen = choose(self.model, hidden)
+        if self.feeds_itself:
+            self.token_ids.copy_(self.chosen[1, :, None])
+            self.positions.add_(1)
 
 
 def choose(model: Qwen3, hidden: torch.Tensor) -> Chosen:

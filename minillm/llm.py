@@ -84,6 +84,7 @@ class LLM:
             self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
+        self._engine: Engine | None = None
         self._peak: int | None = None  # of the latest run
 
         def load(enforce_eager: bool) -> None:
@@ -263,6 +264,8 @@ class LLM:
 
     def close(self) -> None:
         """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless."""
+        if self._engine is not None:
+            self._engine.forget()  # graphs, while nothing runs in them
         self.model = self._engine = None
         self.residency.close()
 

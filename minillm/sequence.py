@@ -47,6 +47,11 @@ class Sequence:
         """Tokens in the cache before the next step: all but the newest."""
         return len(self.prompt_token_ids) + len(self.token_ids) - 1
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it will take the best token next, and then one more, unless that one is an end."""
+        return self.sampler.is_plain_greedy and len(self.token_ids) + 2 <= self.max_new
+
     def choose(self, logits: torch.Tensor) -> int:
         """The next token from `logits` [vocab]."""
         penalised = self.params.repetition_penalty != 1.0

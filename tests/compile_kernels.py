@@ -71,7 +71,7 @@ def main(capability: int) -> None:
                 for n in (1, 8)
             ),
             (swiglu._swiglu, {"BLOCK": swiglu.BLOCK}, 4),
-            (fetch._fetch, {"BLOCK": fetch.BLOCK}, 4),
+            *((fetch._fetch, {"BLOCK": fetch.BLOCK, "ONCE": once}, 4) for once in (False, True)),
             (attend._attend_part, shape | pdl, 4),
             (attend._join_parts, {"D": 128, "WIDE": 128, "PARTS": attend.PARTS} | pdl, 1),
         ]

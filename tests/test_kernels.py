@@ -67,6 +67,16 @@ def test_numbers_come_from_host_memory(dtype, shape):
         assert torch.equal(target.cpu(), source)
 
 
+def test_numbers_that_are_read_once():
+    source = torch.tensor([[5, -1, 0], [2**40, 7, -1]])
+    source = source.pin_memory() if DEVICE == "cuda" else source
+    target = torch.tensor([[1, 2, 3], [4, 5, 6]], device=DEVICE)
+    for _ in range(2):  # the second time there is nothing new
+        fetch.fetch(source, target, once=True)
+        assert target.tolist() == [[5, 2, 0], [2**40, 7, 6]]
+        assert source.unique().tolist() == [-1]
+
+
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("D", [16, 48, 128])
 @pytest.mark.parametrize("positions", [[[7]], [[5], [0], [300]], [[0, 1, 2, 3, 4]], [[9, 10], [310, 311]]])

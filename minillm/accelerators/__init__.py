@@ -70,6 +70,9 @@ class Accelerator(Protocol):
     def lasting_event(self) -> Event | None:
         """An event for `copied` or `computed` that orders a graph and what is outside it; None: any does."""
 
+    def read(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+        """Queue a copy to host memory; what comes back waits for it and gives it."""
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         """A graph of what `work` asks of both queues; nothing is done until the graph is called."""
 

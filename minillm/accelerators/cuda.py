@@ -95,6 +95,15 @@ class Cuda:
     def lasting_event(self) -> torch.cuda.Event:
         return torch.cuda.Event(external=True)
 
+    def read(self, tensor: torch.Tensor) -> Callable[[], torch.Tensor]:
+        copy, done = tensor.to("cpu", non_blocking=True), self.computed()  # PyTorch locks such memory
+
+        def wait() -> torch.Tensor:
+            done.synchronize()
+            return copy
+
+        return wait
+
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
         # One pool for all graphs: they run one after the other, and what one results in is read before the
         # next begins. It goes with the last of them.

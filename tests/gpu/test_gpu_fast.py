@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from minillm import LLM, SamplingParams
+from minillm.sequence import Sequence
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs a CUDA GPU; torch finds none here"
@@ -69,6 +70,28 @@ def test_bfloat16_is_the_same_bits_wherever_layers_lie():
         assert found[0] == first[0], place
         assert torch.equal(found[1], first[1]), place
         assert found[2] == first[2], place
+
+
+def test_steps_asked_for_ahead_give_the_same_tokens(monkeypatch):
+    prompts = [[(7919 * (i + 1)) % 150000 for i in range(length)] for length in (60, 3, 200)]
+    cases = [
+        (prompts[0], params(100)),
+        (prompts, [params(9), params(40), params(33)]),
+        (prompts[1], params(2)),
+    ]
+    with LLM(MODEL, device="cuda", max_model_len=1024) as llm:
+        with monkeypatch.context() as patch:
+            patch.setattr(Sequence, "goes_on", False)
+            expected = [tokens(llm.generate(*case)) for case in cases]
+        end = SamplingParams(max_tokens=100, stop_token_ids=[expected[0][0][50]])
+        at = expected[0][0].index(expected[0][0][50])
+        for _ in range(3):
+            assert [tokens(llm.generate(*case)) for case in cases] == expected
+            assert tokens(llm.generate(prompts[0], end)) == [expected[0][0][: at + 1]]
+            stream = llm.stream(prompts[2], params(50))
+            found = [next(stream).token_ids[0] for _ in range(5)]
+            stream.close()
+            assert found == expected[1][2][:5]
 
 
 def test_graphs_of_many_prompts_leave_nothing_behind():
