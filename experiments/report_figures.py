@@ -6,7 +6,7 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 from experiments.report_results import NOT_YET, Archive, Stored, middle, most, over
-from experiments.report_rows import fast_steps, groups, is_resident, ran, ratio, speed
+from experiments.report_rows import fast_steps, groups, is_resident, most_memory, ran, ratio, speed
 from experiments.report_table import show
 from experiments.report_tables import FLOAT32, rms_ratio
 from minillm import plot
@@ -136,15 +136,24 @@ PANELS = {
 }
 
 
-def programs(found: dict[str, Sequence[dict]], limit: float | None, said: str) -> Figure | None:
-    """TTFT, decode speed and memory of programs that offload the same model, beside the limit of the link."""
+def programs(
+    found: dict[str, Sequence[dict]],
+    limit: float | None,
+    said: str,
+    peaks: dict[str, int | None] | None = None,
+) -> Figure | None:
+    """TTFT, decode speed and memory of programs that offload the same model, beside the limit of the link.
+
+    `peaks`: bytes to show in place of the most that `found` has.
+    """
     found = {name: rows for name, rows in found.items() if rows and speed(rows)}
     if len(found) < 2:
         return None
     figure, panels = plt.subplots(1, 3, figsize=(9, 1.4 + 0.42 * len(found)), sharey=True)
     for axes, (title, (field, unit)) in zip(panels, PANELS.items(), strict=True):
         take = most if field == "peak_bytes" else middle
-        values = [(take(rows, field) or 0) / unit for rows in found.values()]
+        told = peaks if peaks and field == "peak_bytes" else {}
+        values = [(told.get(name) or take(rows, field) or 0) / unit for name, rows in found.items()]
         text = [f"{value:.2f}" if value else "–" for value in values]
         plot.bars(axes, list(found), values, [kind(name) for name in found], text)
         axes.set(xlim=(0, 1.45 * max(values)), xlabel=title)
@@ -174,7 +183,7 @@ def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Figure | None:
     ratios = {name: ratio(stored, model, name, "vLLM prefetch") for name in ours}
     told = ", ".join(f"{value:.2f} ({name.split(', ')[1]})" for name, value in ratios.items() if value)
     said = f"Ours over vLLM’s prefetch offloader: {told}" if told else "Offloaded, beside vLLM"
-    return programs(found, limit, said)
+    return programs(found, limit, said, {name: most_memory(stored, model, name) for name in found})
 
 
 def loading(archive: Archive) -> Figure | None:

@@ -45,7 +45,8 @@ def resident(archive: Archive, experiment: str, model: str) -> Table:
     rows = tuple(_resident(stored, model, name, group, base) for name, group in found.items())
     head = ("program", "prompts × tokens", "TTFT", "decode, tok/s", "range", "over vLLM")
     head += ("of GPU bandwidth", "peak GPU memory", CARD_HEAD)
-    return Table(caption(f"{model}, all layers on the GPU", stored), head, rows or ABSENT)
+    notes = tuple(note for note in stored.content.get("notes", ()) if note.startswith("resident"))
+    return Table(caption(f"{model}, all layers on the GPU", stored), head, rows or ABSENT, notes)
 
 
 def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequence[dict]) -> tuple[str, ...]:

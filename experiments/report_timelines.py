@@ -157,11 +157,17 @@ def one_pass(found: Timeline, number: int = 2) -> Timeline:
 
 
 def around_knee(archive: Archive) -> Figure | None:
-    """One steady token left of the knee and right of it, simulated from stored block costs."""
-    machine, config = block_times(archive.get("budget_sweep")), PRESETS[MODEL]
+    """One steady token left of the knee and right of it, simulated from stored block costs.
+
+    Where these put the knee behind the last layer there is no right side: then of the course's card.
+    """
+    machine, config, of = block_times(archive.get("budget_sweep")), PRESETS[MODEL], "simulated"
     if machine is None:
         return None
     layers, turn = config.num_hidden_layers, knee(config, machine)
+    if turn >= layers:
+        machine, of = Rates(CARD.link_gb_s, CARD.gpu_gb_s), "RTX 3070, predicted"
+        turn = knee(config, machine)
     right = min(layers - 1, int(turn) + 1)
     left = max(1, min(right - 1, int(turn) - 4))
     figure, rows = plt.subplots(2, 1, figsize=(9, 3.8))
@@ -171,7 +177,7 @@ def around_knee(archive: Archive) -> Figure | None:
         axes.set(ylabel=f"N = {budget}", xlabel="")
     rows[-1].set_xlabel("milliseconds of one token")
     where = "Left of the knee the device waits" + (", right of it the link does" if right > turn else "")
-    plot.message(figure, f"{where} (simulated, the knee is at {turn:.1f})")
+    plot.message(figure, f"{where} ({of}, the knee is at {turn:.1f})")
     plot.key(figure, plot.TIMELINE_KEY)
     return figure
 

@@ -6,7 +6,7 @@ import pytest
 from matplotlib import pyplot as plt
 from small_results import cells, store
 
-from experiments import report_figures, report_fits, report_streams, report_tables
+from experiments import report_figures, report_fits, report_quant, report_streams, report_tables
 from experiments import report_timelines as timelines
 from experiments.report_results import NOT_YET, Archive, caption, middle, milliseconds, number, over
 from experiments.report_table import ABSENT, Table, show
@@ -17,7 +17,7 @@ TABLES = [
     *(report_tables.bf16, report_tables.own_modes, report_fits.starts, report_fits.on_the_cpu),
     *(report_fits.fast_path, report_streams.offloaded, report_streams.beside_vllm),
     *(report_streams.long_prompts, report_streams.sweep, report_streams.simulator, report_streams.loading),
-    *(report_streams.load_steps, report_streams.bigger),
+    *(report_streams.load_steps, report_streams.bigger, report_quant.streamed, report_quant.resident),
 ]
 FIGURES = [
     *(report_figures.errors, report_figures.rounding, report_figures.steps, report_figures.compared),
@@ -169,3 +169,29 @@ def test_rounding_up_to_powers_of_two():
     q, kv, mlp = 2048 * 2048, 1024 * 2048, 6144 * 2048
     assert exact == 28 * 2 * (2 * q + 2 * kv + 3 * mlp + 2 * 2048 + 2 * 128)
     assert rounded == 28 * 2 * (2 * q + 2 * kv + 3 * 2**24 + 2 * 2048 + 2 * 128)  # 6144 · 2048 is none
+
+
+def test_fewer_bits_are_told_beside_sixteen(archive):
+    common = {
+        "model": "8B",
+        "budget": 2,
+        "resident": 1,
+        "streamed": 3,
+        "streamed_bytes": 2e9,
+        "peak_bytes": 2**30,
+    }
+    common |= {"limit_tokens_per_s": 10.0, "dense_limit_tokens_per_s": 5.0, "rtx3070_tokens_per_s": None}
+    rows = [
+        common | {"key": "8B/int8/2", "mode": "prefetch", "quantize": "int8", "tokens_per_s": 9.0},
+        *(
+            common
+            | {"key": f"8B/{name}/resident{end}", "mode": "resident", "quantize": name, "tokens_per_s": speed}
+            for name, end, speed in ((None, "", 100.0), ("int4", "", 150.0), ("int4", "-eager", 5.0))
+        ),
+    ]
+    store(archive, "quant", rows)
+    assert cells(report_quant.streamed(archive), "8B") == (
+        *("8B", "int8", "2 of 4", "2.0 GB", "9.00", "90.0%", "1.80", "1.00 GiB", NOT_YET),
+    )
+    assert cells(report_quant.resident(archive), "int4") == ("int4", "150.0", "1.50", "1.00 GiB", "5.0")
+    assert cells(report_quant.resident(archive), "16 bits")[-1] == "–"
