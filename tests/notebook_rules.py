@@ -24,9 +24,9 @@ REPORT_PARTS = (
     "**What this is.**",
     "## Summary",
     "## 1. Method",
-    "## 9. Where we missed our goals",
-    "## 10. Problems met, and how they were solved",
-    "## 11. What this cannot show",
+    "## 10. Where we missed our goals",
+    "## 11. Problems met, and how they were solved",
+    "## 12. What this cannot show",
     REMEMBER,
     "## References",
 )
