@@ -1,6 +1,7 @@
 """`quantize --budget-gib`: the mix fits, no uniform format that fits is better; errors are one line."""
 
 import json
+import random
 
 import pytest
 import torch
@@ -10,9 +11,9 @@ from saved_models import logits
 from minillm import LLM, ModelConfig, memory
 from minillm.cli import calibration, quantize
 from minillm.cli.prompts import from_file
-from minillm.quant.fit import Sizes
+from minillm.quant.fit import Sizes, fill, fit
 from minillm.quant.mix import quantised
-from minillm.quant.sensitivity import Probe
+from minillm.quant.sensitivity import Probe, choose, format_name, total
 from minillm.units import GIB
 from minillm.weight_files import INDEX
 
@@ -137,3 +138,60 @@ def test_interrupted_while_measuring(case, tmp_path, capsys, monkeypatch):
     assert main([str(part) for part in ask]) == 130
     assert capsys.readouterr().err == "minillm: interrupted: nothing was kept\n"
     assert sorted(tmp_path.iterdir()) == before
+
+
+# ---- what a chosen mix leaves of its budget ----
+
+
+def test_a_step_after_one_that_does_not_fit():
+    damages = {(0, part, "int8"): 0.0 for part in ("attention", "mlp")}
+    num_bytes = {(0, "attention", "int4"): 1, (0, "attention", "int8"): 2}
+    num_bytes |= {(0, "mlp", "int4"): 10, (0, "mlp", "int8"): 20}
+    damages |= {(0, "attention", "int4"): 1.0, (0, "mlp", "int4"): 20.0}  # for a byte: 1.0 and 2.0
+    mix = choose(damages, num_bytes, 20)
+    assert str(mix) == "attn=int4,mlp=int4"  # the MLP's step comes first and does not fit
+    assert str(fill(mix, damages, num_bytes, 20)) == "attn=int8,mlp=int4"
+    assert fill(mix, damages, num_bytes, 11) == mix  # nothing is left
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_filled_mixes_fit_save_more_and_leave_no_step_that_fits(seed):
+    rng = random.Random(seed)
+    blocks = [(layer, part) for layer in range(3) for part in ("attention", "mlp")]
+    choices = [(*block, name) for block in blocks for name in ("none", "int8", "int4")]
+    damages = {choice: rng.randrange(50) / 10 for choice in choices}
+    num_bytes = {choice: rng.randrange(1, 60) for choice in choices}
+    least = sum(min(num_bytes[*block, name] for name in ("none", "int8", "int4")) for block in blocks)
+    for budget in range(least, least + 200, 7):
+        mix = choose(damages, num_bytes, budget)
+        filled = fill(mix, damages, num_bytes, budget)
+        left = budget - total(num_bytes, filled)
+        assert left >= 0
+        assert total(damages, filled) <= total(damages, mix)
+        for choice in choices:
+            now = (*choice[:2], format_name(filled, *choice[:2]))
+            assert damages[choice] >= damages[now] or num_bytes[choice] - num_bytes[now] > left
+
+
+class Sums:
+    """A probe whose damages are given and do add up."""
+
+    def __init__(self, damages):
+        self.known = damages
+
+    def damages(self, formats, advance):
+        return self.known
+
+    def damage(self, mix):
+        return total(self.known, mix)
+
+
+def test_fit_spends_what_the_choice_leaves():
+    num_bytes, damages = {}, {}
+    for part, size, damage in (("attention", 1, 1.0), ("mlp", 10, 20.0)):
+        for name, times, share in (("int4", 1, 1.0), ("int8", 2, 0.1), ("none", 4, 0.0)):
+            num_bytes[0, part, name] = times * size * 10**6
+            damages[0, part, name] = damage * share
+    found = fit(Sums(damages), Sizes(num_bytes, ("int8", "int4"), rest=5), 20_000_005 / GIB)
+    assert str(found.mix) == "attn=none,mlp=int4"
+    assert found.measured == found.predicted == 20.0

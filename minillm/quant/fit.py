@@ -1,12 +1,13 @@
 """The mix of formats for a model that has to fit a number of bytes, by measured damage.
 
 What is asked for is checked from the shapes alone, before anything is loaded. Then each block is measured by
-itself (`sensitivity.py`) and a mix is chosen by the sums; the mix and the uniform formats that fit are
-measured as they are, and the best of them is taken, since sums are an assumption.
+itself (`sensitivity.py`) and a mix is chosen by the sums; this mix, the one that spends what it left of the
+budget, and the uniform formats that fit are measured as they are, and the best of them is taken, since sums
+are an assumption.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -120,10 +121,39 @@ def fit(
     damages = probe.damages(sizes.formats, advance)
     if not all(map(math.isfinite, damages.values())):
         raise RunError("the model's logits are not finite: try --dtype float32, or check its weights")
-    mixes = [sensitivity.choose(damages, sizes.blocks, budget - sizes.rest), *_uniform(sizes.formats)]
+    chosen = sensitivity.choose(damages, sizes.blocks, budget - sizes.rest)
+    filled = fill(chosen, damages, sizes.blocks, budget - sizes.rest)
+    mixes = dict.fromkeys([chosen, filled, *_uniform(sizes.formats)])
     measured = [(probe.damage(mix), sizes.mixed(mix), mix) for mix in mixes if sizes.mixed(mix) <= budget]
     damage, _, mix = min(measured, key=lambda found: found[:2])
     return Fit(mix, sizes, damages, damage)
+
+
+def fill(
+    mix: Mix,
+    damages: Mapping[sensitivity.Choice, float],
+    num_bytes: Mapping[sensitivity.Choice, int],
+    budget_bytes: int,
+) -> Mix:
+    """`mix`, and what it leaves of the budget spent on steps that still fit, the best for each byte first.
+
+    `sensitivity.choose` ends at the first step that does not fit, and smaller ones after it are left out:
+    what it chooses is the best for the bytes it uses, and this saves as much or more within the same budget.
+    """
+    chosen = {choice[:2]: sensitivity.format_name(mix, *choice[:2]) for choice in damages}
+    left = budget_bytes - sensitivity.total(num_bytes, mix)
+    while True:
+        steps = []
+        for choice in damages:
+            now = (*choice[:2], chosen[choice[:2]])
+            saves, costs = damages[now] - damages[choice], num_bytes[choice] - num_bytes[now]
+            if saves > 0 and costs <= left:
+                steps.append((saves / max(costs, 1), costs, choice))
+        if not steps:
+            return sensitivity.mix_of(chosen)
+        _, costs, (*block, name) = max(steps)
+        left -= costs
+        chosen[tuple(block)] = name
 
 
 def _uniform(formats: Sequence[str]) -> list[Mix]:
