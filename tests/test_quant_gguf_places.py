@@ -55,7 +55,8 @@ def test_each_lies_behind_the_one_before(whole):
 )
 def test_an_offset_that_is_another(edited, name, distance):
     """Off by less than the alignment, by a multiple of it, beyond the file, and round at 2**64."""
-    refused(edited(name, OFFSET, lambda offset: offset + distance))
+    path = edited(name, OFFSET, lambda offset: offset + distance)
+    refused(path, *([f"{name} begins at byte"] if distance % 32 else []))  # else its neighbour is as odd
 
 
 @pytest.mark.parametrize("name", NAMES[1:])

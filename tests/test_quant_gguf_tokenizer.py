@@ -199,10 +199,11 @@ WRONG = (
 )
 
 
+@pytest.mark.parametrize("without", [{}, {"bos_token_id": None, "chat_template": None}])
 @pytest.mark.parametrize(("key", "value", "line"), WRONG)
-def test_keys_of_another_type_are_refused_by_name(make_file, key, value, line):
+def test_keys_of_another_type_are_refused_by_name(make_file, key, value, line, without):
     with pytest.raises(InputError) as error:
-        read_tokenizer(GGUFFile(make_file("llama-bpe", more={key: value})))
+        read_tokenizer(GGUFFile(make_file("llama-bpe", more={key: value}, **without)))
     text = str(error.value)
     assert key.removeprefix(KEY) in text
     assert line in text

@@ -30,9 +30,9 @@ def _check_kind(path: Path, tensor: Any) -> None:
 
 
 def _check_begins(path: Path, tensors: list, alignment: int, size: int) -> None:
-    for place, tensor in enumerate(tensors):
-        offset = _offset(tensor)
-        if offset % alignment or offset >= size or (place == 0 and offset):
+    odd = [tensor for tensor in tensors if _offset(tensor) % alignment or _offset(tensor) >= size]
+    for tensor in odd or tensors[:1]:
+        if offset := _offset(tensor):
             raise InputError(
                 f"{path}: {tensor.name} begins at byte {offset} of {size} bytes of tensors: the first must "
                 f"begin at 0 and each at a multiple of {alignment} within them, download the file again"

@@ -108,7 +108,8 @@ def _backend(file: GGUFFile, split: str, tokens: list[str], types: list[int], be
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _splitter(split)
     backend.decoder = decoders.ByteLevel()
-    if begin is not None and file.flag("tokenizer.ggml.add_bos_token", split in BEGINS):
+    begins = file.flag("tokenizer.ggml.add_bos_token", split in BEGINS)
+    if begins and begin is not None:
         backend.post_processor = processors.TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, vocabulary[begin])]
         )
