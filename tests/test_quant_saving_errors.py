@@ -12,8 +12,9 @@ from saved_models import logits
 from minillm import presets
 from minillm.__main__ import main
 from minillm.errors import InputError
-from minillm.model_source import ModelSource
+from minillm.model_source import ModelSource, find_model
 from minillm.quant import saving
+from minillm.quant.mix import quantised
 from minillm.weight_files import INDEX
 
 
@@ -136,3 +137,13 @@ def test_a_gguf_file_is_refused(tmp_path):
     source = ModelSource("x.gguf", presets.load("Qwen3-0.6B"), None, gguf=object())
     with pytest.raises(InputError, match=r"x\.gguf is a GGUF file"):
         saving.save(source, source.config, tmp_path / "out", None, torch.device("cpu"))
+
+
+def test_a_place_that_cannot_be_written(small_model, tmp_path):
+    folder = small_model()
+    (tmp_path / "file").write_text("")
+    source = find_model(folder)
+    with pytest.raises(InputError, match="file/out"):
+        saving.save(
+            source, quantised(source.config, "int8"), tmp_path / "file" / "out", None, torch.device("cpu")
+        )
