@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import gguf
 import pytest
 from gguf_files import make_llama, write_gguf
 from hypothesis import given, settings
@@ -40,11 +41,22 @@ def vocabulary() -> tuple[list[str], list[str]]:
     return sorted(model["vocab"], key=model["vocab"].get), [" ".join(pair) for pair in model["merges"]]
 
 
+def put(writer, keys: dict) -> None:
+    """Write keys of any type, over what is there."""
+    for key, value in keys.items():
+        for held in writer.kv_data:
+            held.pop(key, None)
+        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
+
+
 @pytest.fixture(scope="module")
 def make_file(tmp_path_factory, vocabulary):
-    """`make_file(split, **changes)` → path of a small Llama with a tokenizer; a change of None leaves out."""
+    """`make_file(split, **changes)` → path of a small Llama with a tokenizer; a change of None leaves out.
 
-    def make(split: str = "qwen2", **changes) -> Path:
+    `more`: keys and values that are written over what is there.
+    """
+
+    def make(split: str = "qwen2", more: dict | None = None, **changes) -> Path:
         tokens, merges = vocabulary
         keys = {
             "tokenizer_model": "gpt2",
@@ -57,7 +69,8 @@ def make_file(tmp_path_factory, vocabulary):
             "chat_template": TEMPLATE,
         } | changes
         keys = {key: value for key, value in keys.items() if value is not None}
-        return write_gguf(tmp_path_factory.mktemp("tokens") / "model.gguf", make_llama(), tokenizer=keys)
+        path = tmp_path_factory.mktemp("tokens") / "model.gguf"
+        return write_gguf(path, make_llama(), tokenizer=keys, extra=lambda writer: put(writer, more or {}))
 
     return make
 
@@ -168,6 +181,34 @@ def test_tokenizers_that_are_refused(make_file, changes, line):
         read_tokenizer(GGUFFile(make_file(**changes)))
     assert line in str(error.value)
     assert "\n" not in str(error.value)
+
+
+KEY = "tokenizer.ggml."
+LISTS = ("tokens", "token_type", "merges")
+NO_LIST = [5, True, 1.5, "abc"]
+WRONG = (
+    [(f"{KEY}{name}", value, "must be a list of") for name in LISTS for value in NO_LIST]
+    + [(f"{KEY}{name}", [value], "must be a list of texts") for name in LISTS[::2] for value in NO_LIST[:3]]
+    + [
+        (f"{KEY}token_type", [value] * 705, "must be a list of whole numbers from 1 to 6")
+        for value in ("a", 1.5, 99, 0, -1, True)
+    ]
+    + [(f"{KEY}add_bos_token", value, "must be true or false") for value in ("x", 1, [True], 0.0)]
+    + [(f"{KEY}bos_token_id", value, "must be below 705") for value in ("x", True, 1.0, [1], -1)]
+    + [("tokenizer.chat_template", value, "must be a text") for value in (5, ["a"], True)]
+)
+
+
+@pytest.mark.parametrize("without", [{}, {"bos_token_id": None, "chat_template": None}])
+@pytest.mark.parametrize(("key", "value", "line"), WRONG)
+def test_keys_of_another_type_are_refused_by_name(make_file, key, value, line, without):
+    with pytest.raises(InputError) as error:
+        read_tokenizer(GGUFFile(make_file("llama-bpe", more={key: value}, **without)))
+    text = str(error.value)
+    assert key.removeprefix(KEY) in text
+    assert line in text
+    assert "contradict" not in text
+    assert "\n" not in text
 
 
 def test_qwen3s_own_tokenizer(tmp_path):

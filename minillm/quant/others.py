@@ -10,6 +10,8 @@ from minillm.quant.formats import Format, int4_format
 
 Tensors = dict[str, torch.Tensor]  # of one Linear: "qweight", "qzeros", "scales", perhaps "g_idx"
 PER_INT = 8
+WORDS, FLOATS = (torch.int32,), (torch.float16, torch.bfloat16, torch.float32)
+DTYPES = {"qweight": WORDS, "qzeros": WORDS, "scales": FLOATS}
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,12 @@ class Unpacked:
         """Our int4 layout with zeros, which stands for the very same weights.
 
         Raises InputError, with `name`, where there is none: columns that are not grouped in their order
-        (act-order), and scales that float16 does not hold.
+        (act-order), and scales that float16 does not hold or that are no numbers.
         """
         group = self.values.shape[1] // self.zeros.shape[1]
         check_order(name, self.group_of, group)
+        if not self.scales.isfinite().all():
+            raise InputError(f"{name}: scales hold infinity or NaN: download the checkpoint again")
         scales = self.scales.half()
         if not torch.equal(scales.float(), self.scales.float()):
             raise InputError(
@@ -62,14 +66,16 @@ def nibbles(packed: torch.Tensor, places: tuple[int, ...]) -> torch.Tensor:
 
 def check_tensors(name: str, tensors: Tensors) -> None:
     """Raise InputError for tensors that are missing or of another kind."""
-    missing = [key for key in ("qweight", "qzeros", "scales") if key not in tensors]
+    missing = [key for key in DTYPES if key not in tensors]
     if missing:
         raise InputError(f"{name}.{missing[0]} is missing: download the checkpoint again")
-    for key in ("qweight", "qzeros"):
+    for key, dtypes in DTYPES.items():
         found = tensors[key]
-        if found.dtype != torch.int32 or found.dim() != 2:
+        if found.dtype not in dtypes or found.dim() != 2:
+            known = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
             raise InputError(
-                f"{name}.{key} is {found.dtype} {list(found.shape)}: minillm reads int32 matrices"
+                f"{name}.{key} is {found.dtype} {list(found.shape)}: minillm reads {known} matrices, choose "
+                "another checkpoint"
             )
 
 
@@ -83,7 +89,7 @@ def check_shapes(name: str, tensors: Tensors, rows: int, columns: int) -> None:
                 f"{name}.{key} has shape {list(tensors[key].shape)}, but {list(shape)} belong to its "
                 "qweight: download the checkpoint again"
             )
-    if rows % PER_INT or columns % (2 * groups):
+    if not groups or rows % PER_INT or columns % (2 * groups):
         raise InputError(
             f"{name} has {columns} columns in {groups} groups and {rows} rows: minillm reads groups of a "
             "whole, even number of columns and rows that 8 divides"

@@ -1,15 +1,18 @@
 """A model in fewer bits as a folder: quantised once, layer by layer, and loaded as it is from then on.
 
 safetensors shards with an index. What is not quantised has its usual key; of a quantised matrix each part has
-one of its own, `model.layers.0.mlp.up_proj.weight.packed`. The folder appears when it is whole.
+one of its own, `model.layers.0.mlp.up_proj.weight.packed`. The folder appears when it is whole: its files
+are in `incomplete-…` before, beside it or inside an empty one, which only the run that made it touches.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 from safetensors import SafetensorError
@@ -42,7 +45,7 @@ def save(source: ModelSource, config: ModelConfig, folder: Path, fill: Fill, dev
     check_folder(folder)
     check_source(source)
     with _whole(folder) as made:
-        _check_space(config, made)
+        _check_space(config, folder, made)
         _write_shards(_groups(config, fill, device), made)
         (made / "config.json").write_text(json.dumps(config_values(source, config), indent=2) + "\n")
         for name in COPIED if source.folder else ():
@@ -57,46 +60,54 @@ def check_source(source: ModelSource) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise InputError unless a new folder can be made there."""
+    """Raise InputError unless a new folder can be made there, or an empty one is there."""
     try:
         taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     except OSError as error:
         raise InputError(f"cannot look at {str(folder)!r}: {error.strerror}") from None
     if taken:
         raise InputError(f"{str(folder)!r} is there already: name a new or an empty folder")
+    folder = folder.absolute()
+    nearest = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not nearest.is_dir():
+        what = "no folder" if nearest.exists() else "a link to nothing"
+        raise InputError(f"cannot make {str(folder)!r}: {str(nearest)!r} is {what}, choose another place")
 
 
 @contextmanager
 def _whole(folder: Path) -> Iterator[Path]:
-    """A folder beside it to write in, which becomes `folder` at the end; if anything fails it is removed."""
+    """A new folder to write in, which becomes `folder` at the end; if anything fails it is removed."""
     folder = folder.absolute()
-    made = folder.with_name(f"{folder.name}.incomplete")
+    place = folder if folder.exists() else folder.parent  # one that is there may be a disk of its own
     try:
-        shutil.rmtree(made, ignore_errors=True)  # of a run that was killed
-        made.mkdir(parents=True)
-        yield made
-        _move(made, folder)
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix="incomplete-", dir=place, ignore_cleanup_errors=True) as private:
+            made = Path(private) / "model"
+            made.mkdir()  # open to whom new folders are: `private` is ours alone
+            yield made
+            _move(made, folder)
     except (OSError, SafetensorError) as error:
         reason = getattr(error, "strerror", None) or error
         raise RunError(f"cannot write {str(folder)!r} ({reason}): choose another place") from None
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def _move(made: Path, folder: Path) -> None:
-    """One step where there is no such folder. An empty one may be where somebody stands, so it stays."""
-    if not folder.exists():
-        made.replace(folder)
+    """One step where there was no such folder. An empty one may be where somebody stands, so it stays."""
+    private = made.parent
+    if private.parent != folder:
+        made.rename(folder)  # fails if the folder has come into being meanwhile and holds something
         return
+    if others := [path.name for path in folder.iterdir() if path != private]:
+        raise RunError(f"{str(folder)!r} holds {others[0]!r} by now: name a new or an empty folder")
     for path in sorted(made.iterdir(), key=lambda path: path.name == "config.json"):
         path.replace(folder / path.name)  # the configuration last: without it there is no model
 
 
-def _check_space(config: ModelConfig, folder: Path) -> None:
-    needed, free = memory.plan(config, DTYPES[config.dtype], 1).weights, shutil.disk_usage(folder).free
+def _check_space(config: ModelConfig, folder: Path, made: Path) -> None:
+    needed, free = memory.plan(config, DTYPES[config.dtype], 1).weights, shutil.disk_usage(made).free
     if needed > free:
         raise RunError(
-            f"the model takes {gib(needed)} on disk, {gib(free)} are free in {folder.parent}: free some"
+            f"the model takes {gib(needed)} on disk, {gib(free)} are free for {str(folder)!r}: free some"
         )
 
 

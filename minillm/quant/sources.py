@@ -57,6 +57,7 @@ class Int4Source:
     kind: str
     offset: int
     has_order: bool  # whether there is a g_idx
+    needs_order: bool = False  # whether there must be one
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -77,6 +78,11 @@ class Int4Source:
             )
         if self.has_order:
             others.check_order(where, tensors["g_idx"], group)
+        elif self.needs_order and group < shape[1]:
+            raise InputError(
+                f"{where}.g_idx is missing, but config.json says desc_act (act-order): download the "
+                "checkpoint again, or choose one made with desc_act false"
+            )
 
     def read(self, checkpoint: Checkpoint) -> others.Tensors:
         """The matrix in our layout."""
@@ -106,5 +112,6 @@ def packed_sources(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Pac
                 sources[full] = PackedSource(full, format)
             else:
                 has_order = stored.kind == "gptq" and f"{module}.g_idx" in checkpoint.tensors
-                sources[full] = Int4Source(module, format, stored.kind, stored.zero_offset, has_order)
+                of_all = stored.kind, stored.zero_offset
+                sources[full] = Int4Source(module, format, *of_all, has_order, stored.needs_order)
     return sources

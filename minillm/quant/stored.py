@@ -18,6 +18,7 @@ from minillm.quant.mix import Mix, with_mix
 
 BITS = 4
 METHODS = ("minillm", "gptq", "awq")
+ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}  # checkpoint_format → what its stored zeros lack
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class StoredFormats:
     kind: str  # as people call it: "gptq", "Q4_K"
     formats: dict[str, Format] = field(hash=False, repr=False)  # by name, "layers.0.mlp.up_proj.weight"
     zero_offset: int = 0  # of gptq: what its stored zeros lack
+    needs_order: bool = False  # of gptq, desc_act: without a g_idx nobody knows the columns' groups
 
     def format(self, index: int, part: str, name: str) -> Format | None:
         """The format of a matrix of layer `index`; None: as the file stores it."""
@@ -59,7 +61,7 @@ def read_settings(config: ModelConfig, settings: Any) -> Mix | StoredFormats:
                 "choose another checkpoint"
             )
         formats[name] = int4_format(group or shape[1], "zero")
-    return StoredFormats(method, formats, offset)
+    return StoredFormats(method, formats, offset, method == "gptq" and bool(settings.get("desc_act")))
 
 
 def _check_bits(settings: dict, method: str) -> None:
@@ -81,18 +83,45 @@ def _gptq(settings: dict) -> tuple[int, Callable[[str], bool]]:
     if settings.get("dynamic"):
         raise InputError("gptq with dynamic rules is not supported: choose a checkpoint without them")
     inside = settings.get("modules_in_block_to_quantize")
-    chosen = {name for group in inside or () for name in ([group] if isinstance(group, str) else group)}
-    offset = 0 if settings.get("checkpoint_format") == "gptq_v2" else 1
+    chosen = _names("modules_in_block_to_quantize", inside, nested=True)
+    offset = _zero_offset(settings)
     return offset, lambda name: bool(inside) and name.split(".", 2)[2].removesuffix(".weight") not in chosen
+
+
+def _zero_offset(settings: dict) -> int:
+    kind = "marlin" if settings.get("is_marlin_format") else settings.get("checkpoint_format")
+    kind = "gptq" if kind is None else kind
+    if not isinstance(kind, str) or kind not in ZERO_OFFSETS:
+        raise InputError(
+            f"gptq with checkpoint_format {shown(kind)} is not supported: minillm reads "
+            f"{' and '.join(ZERO_OFFSETS)}, choose another checkpoint"
+        )
+    return ZERO_OFFSETS[kind]
 
 
 def _awq(settings: dict) -> tuple[int, Callable[[str], bool]]:
     version = str(settings.get("version", "gemm")).lower()
     if version != "gemm":
         raise InputError(f"awq of version {version!r} is not supported: minillm reads gemm")
-    left = settings.get("modules_to_not_convert") or ()
+    if settings.get("zero_point", True) is not True:
+        raise InputError(
+            f"awq with zero_point {shown(settings['zero_point'])} is not supported: minillm reads true, "
+            "choose another checkpoint"
+        )
+    left = _names("modules_to_not_convert", settings.get("modules_to_not_convert"))
     # Whole names: a router that is left out, "mlp.gate", is no reason to leave mlp.gate_proj out.
     return 0, lambda name: any(f".{key}." in f".model.{name}." for key in left)
+
+
+def _names(key: str, value: Any, nested: bool = False) -> list[str]:
+    """The names in a list, in the lists in it if `nested`; absent: none. InputError for anything else."""
+    found = [] if value is None else value
+    if nested and isinstance(found, list):
+        found = [name for group in found for name in (group if isinstance(group, list) else [group])]
+    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+        lists = "names or of lists of names" if nested else "names"
+        raise InputError(f"{key} is {shown(value)}: it must be a list of {lists}")
+    return found
 
 
 def _projections(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -13,7 +13,8 @@ import torch
 from minillm import checks
 from minillm.errors import InputError
 from minillm.quant.formats import Format
-from minillm.quant.gguf.blocks import SIZES, format_of
+from minillm.quant.gguf.blocks import format_of
+from minillm.quant.gguf.places import check_tensors
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,7 @@ class GGUFFile:
         parts = self.whole("split.count", 1)
         if parts > 1:
             raise InputError(f"{path} is one of {parts} files: join them with llama-gguf-split --merge")
-        for tensor in reader.tensors:
-            if tensor.tensor_type.name not in SIZES:
-                kind = tensor.tensor_type.name
-                raise InputError(f"{path}: {tensor.name} has type {kind}: minillm reads {', '.join(SIZES)}")
-        self._check_offsets(reader)
+        check_tensors(self.path, reader)
         self.tensors = {tensor.name: _stored(tensor) for tensor in reader.tensors}
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -69,23 +66,29 @@ class GGUFFile:
             raise InputError(f"{self.path}: {key} is {checks.shown(value)}: it must be a text")
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        """A truth value; InputError for anything else."""
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            raise InputError(f"{self.path}: {key} is {checks.shown(value)}: it must be true or false")
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """A list of texts, empty where the key is missing; InputError for anything else."""
+        found = self.get(key, [])
+        odd = [text for text in found if not isinstance(text, str)] if isinstance(found, list) else [found]
+        if odd:
+            raise InputError(
+                f"{self.path}: {key} holds {checks.shown(odd[0])}: it must be a list of texts, convert the "
+                "model again"
+            )
+        return found
+
     def _needed(self, key: str, default: Any) -> Any:
         value = self.get(key, default)
         if value is None:
             raise InputError(f"{self.path} has no {key}: convert the model again, with a newer llama.cpp")
         return value
-
-    def _check_offsets(self, reader: Any) -> None:
-        """Tensors lie one after the other: the distance to the next proves what a header says of a type."""
-        tensors = sorted(reader.tensors, key=lambda tensor: tensor.data_offset)
-        ends = [int(tensor.data_offset) for tensor in tensors[1:]] + [len(reader.data)]
-        for tensor, end in zip(tensors, ends, strict=True):
-            there = end - int(tensor.data_offset)
-            if not 0 <= there - int(tensor.n_bytes) < reader.alignment:
-                raise InputError(
-                    f"{self.path}: {tensor.name} takes {tensor.n_bytes} bytes by its header's type "
-                    f"{tensor.tensor_type.name}, but {there} are there: download the file again"
-                )
 
 
 def _open(path: Path) -> Any:

@@ -6,7 +6,7 @@ before merging; those ways are spelled out here, as in the tokenizer.json of the
 
 from typing import TYPE_CHECKING
 
-from minillm.checks import shown
+from minillm.checks import as_whole, shown
 from minillm.errors import InputError
 from minillm.quant.gguf.file import GGUFFile
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tokenizers.pre_tokenizers import PreTokenizer
     from transformers import PreTrainedTokenizerFast
 
-NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # token types
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # token types; 2 is for unknown text, 6 for a byte
+TYPES = range(1, 7)
+TEMPLATE = "tokenizer.chat_template"
 SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 _WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|%s"
@@ -51,19 +53,21 @@ def read_tokenizer(file: GGUFFile) -> "PreTrainedTokenizerFast":
     special = {name: _token(file, tokens, types, key) for name, key in SPECIAL.items()}
     try:
         backend = _backend(file, split, tokens, types, special["bos_token"])
+    except InputError:
+        raise
     except Exception as error:  # the library raises its own kind for merges of unknown tokens
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file.path}: the tokenizer's lists contradict each other ({reason})") from None
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
-        chat_template=file.get("tokenizer.chat_template"),
+        chat_template=None if file.get(TEMPLATE) is None else file.text(TEMPLATE),
         clean_up_tokenization_spaces=False,
         **{name: token for name, token in special.items() if token is not None},
     )
 
 
 def _lists(file: GGUFFile) -> tuple[list[str], list[int]]:
-    tokens, types = file.get("tokenizer.ggml.tokens", []), file.get("tokenizer.ggml.token_type", [])
+    tokens, types = file.texts("tokenizer.ggml.tokens"), _types(file)
     if not tokens or len(tokens) != len(types) or len(set(tokens)) != len(tokens):
         raise InputError(
             f"{file.path} has {len(tokens)} tokens, {len(set(tokens))} of them different, with {len(types)} "
@@ -72,12 +76,23 @@ def _lists(file: GGUFFile) -> tuple[list[str], list[int]]:
     return tokens, types
 
 
+def _types(file: GGUFFile) -> list[int]:
+    found = file.get("tokenizer.ggml.token_type", [])
+    odd = [kind for kind in found if as_whole(kind) not in TYPES] if isinstance(found, list) else [found]
+    if odd:
+        raise InputError(
+            f"{file.path}: tokenizer.ggml.token_type holds {shown(odd[0])}: it must be a list of whole "
+            f"numbers from {TYPES[0]} to {TYPES[-1]}, convert the model again"
+        )
+    return found
+
+
 def _token(file: GGUFFile, tokens: list[str], types: list[int], key: str) -> str | None:
     """The token of a role; None where none has it, or one that text can hold: it must not be set apart."""
     index = file.get(f"tokenizer.ggml.{key}_token_id")
     if index is None:
         return None
-    if not isinstance(index, int) or not 0 <= index < len(tokens):
+    if as_whole(index) is None or not 0 <= index < len(tokens):
         raise InputError(f"{file.path}: {key}_token_id is {shown(index)}: it must be below {len(tokens)}")
     return None if types[index] == NORMAL else tokens[index]
 
@@ -86,14 +101,15 @@ def _backend(file: GGUFFile, split: str, tokens: list[str], types: list[int], be
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
     vocabulary = {t: i for i, (t, kind) in enumerate(zip(tokens, types, strict=True)) if kind != UNUSED}
-    merges = [tuple(merge.split(" ")) for merge in file.get("tokenizer.ggml.merges", [])]
+    merges = [tuple(merge.split(" ")) for merge in file.texts("tokenizer.ggml.merges")]
     whole_words = split == "llama-bpe"  # a word that is a token needs no merges
     backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=whole_words))
     if split == "qwen2":
         backend.normalizer = normalizers.NFC()
     backend.pre_tokenizer = _splitter(split)
     backend.decoder = decoders.ByteLevel()
-    if begin is not None and file.get("tokenizer.ggml.add_bos_token", split in BEGINS):
+    begins = file.flag("tokenizer.ggml.add_bos_token", split in BEGINS)
+    if begins and begin is not None:
         backend.post_processor = processors.TemplateProcessing(
             single=f"{begin} $A", special_tokens=[(begin, vocabulary[begin])]
         )
