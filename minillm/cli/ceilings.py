@@ -32,6 +32,7 @@ def _blocks(args: argparse.Namespace) -> dict[str, float]:
     from minillm import block_times, device
     from minillm.accelerators.pick import pick
     from minillm.model_source import find_model
+    from minillm.quant.stored import auto_dtype
 
     options = given(args, CEILINGS_OPTIONS)
     config = find_model(args.model, config_only=True).config
@@ -39,7 +40,8 @@ def _blocks(args: argparse.Namespace) -> dict[str, float]:
     where = device.pick(options.get("device", "auto"))
     accelerator = pick(where, "prefetch", None, None, options.get("link_gb_s"))
     try:
-        dtype = getattr(torch, config.dtype if asked == "auto" else asked)
+        found = auto_dtype(config, where.type == "cpu") if asked == "auto" else asked
+        dtype = getattr(torch, found)
         return block_times.measure(config, dtype, accelerator, patience_s=1.0).as_dict()
     finally:
         accelerator.close()

@@ -14,6 +14,7 @@ from minillm.hardware import PUBLISHED, USABLE, Hardware
 from minillm.model_source import find_model
 from minillm.predict import Rates, blocks, decode, read_bytes
 from minillm.quant.mix import quantised
+from minillm.quant.stored import auto_dtype
 from minillm.report import describe, stored_as
 from minillm.units import GB, gib, short
 
@@ -22,10 +23,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan of a model; returns the exit status."""
     options = given(args, PLAN_OPTIONS)
     config = quantised(find_model(args.model, config_only=True).config, options.get("quantize"))
-    dtype = options.get("dtype", "auto")
-    dtype = config.dtype if dtype == "auto" else dtype
+    dtype, note = _dtype(options.get("dtype", "auto"), config, args.hardware)
     tokens = _context(options.get("max_model_len"), config)
-    rows = [("model", f"{args.model}, {dtype}"), *_geometry(config), *_memory(config, dtype, tokens)]
+    rows = [("model", f"{args.model}, {dtype}{note}"), *_geometry(config), *_memory(config, dtype, tokens)]
     placement = {name: options[name] for name in PLACEMENT if name in options}
     if args.hardware:
         rows += _on(PUBLISHED[args.hardware], config, DTYPES[dtype], options.get("max_model_len"), placement)
@@ -33,6 +33,15 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{', '.join(placement)} without --hardware: name a machine, {', '.join(PUBLISHED)}")
     write("".join(f"{name:<18}{value}\n" for name, value in rows))
     return 0
+
+
+def _dtype(asked: str, config: ModelConfig, hardware: str | None) -> tuple[str, str]:
+    """The dtype to plan for; where no machine is named, also what "auto" is on a CPU if that is another."""
+    if asked != "auto":
+        return asked, ""
+    on_cpu = hardware is not None and PUBLISHED[hardware].gpu_memory_bytes is None
+    found, there = auto_dtype(config, on_cpu), auto_dtype(config, on_cpu=True)
+    return found, "" if hardware or there == found else f" (on a CPU {there}: --dtype {there} plans that)"
 
 
 def _context(asked: int | None, config: ModelConfig) -> int:
