@@ -77,10 +77,12 @@ def token_ids(text: str) -> list[int]:
 DTYPE_HELP = "of weights and arithmetic; auto: as stored, of a packed GGUF file on a CPU float32"
 QUANTIZE_HELP = (
     "format of the layers' matrices: int8, int4 (groups of 128, each with a scale and a middle), int4-sym "
-    "(groups of 64, a scale each), fp8, none; or a mix by part and layers, joined by commas: attn=FORMAT, mlp=FORMAT, "
-    "layers.A-B=FORMAT, layers.A-B.mlp=FORMAT, as in int4,layers.0-3=int8. On a CPU int8 saves memory and, in "
-    "bfloat16, time; int4 and fp8 save memory alone and take longer than 16 bits"
+    "(groups of 64, a scale each), fp8, none; or a mix by part and layers, joined by commas: "
+    "attn=FORMAT, mlp=FORMAT, layers.A-B=FORMAT, layers.A-B.mlp=FORMAT, as in int4,layers.0-3=int8. "
+    "On a CPU int8 saves memory and, in bfloat16, time; int4 and fp8 save memory alone and take longer "
+    "than 16 bits"
 )
+
 LLM_OPTIONS = (
     Option("device", "auto", "where to compute: auto, cpu or cuda"),
     Option("dtype", "auto", DTYPE_HELP, choices=("auto", *DTYPES)),
