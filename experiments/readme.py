@@ -72,7 +72,7 @@ def stored_note() -> str:
     *layers, head = (read_bytes(config, block, DTYPES[config.dtype]) / GB for block in blocks(config))
     return (
         f"³ As `plan --quantize int4` says: a token reads {sum(layers):.1f} GB of layers, with their scales, "
-        f"and {head:.1f} GB of head, which stays in 16 bits. There is room for {PLANNED_TOKENS:,} tokens, too."
+        f"and {head:.1f} GB of head, which stays in 16 bits. There is room for {PLANNED_TOKENS:,} tokens."
     )
 
 

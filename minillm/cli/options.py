@@ -74,7 +74,7 @@ def token_ids(text: str) -> list[int]:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list of token ids like 1,2") from None
 
 
-DTYPE_HELP = "of weights and arithmetic; auto: as stored, of a packed GGUF file on a CPU float32"
+DTYPE_HELP = "of weights and arithmetic (auto: as stored, but float32 for a packed GGUF file on a CPU)"
 QUANTIZE_HELP = (
     "format of the layers' matrices: int8, int4 (groups of 128, each with a scale and a middle), int4-sym "
     "(groups of 64, a scale each), fp8, none; or a mix by part and layers, joined by commas: "
