@@ -4,9 +4,8 @@ import shutil
 
 import pytest
 import torch
-from command_line import fails, succeeds
-from conftest import edit_config, make_reference
-from gguf_files import write_gguf
+from command_line import fails, prompts_file, succeeds
+from conftest import edit_config
 from safetensors.torch import load_file, save_file
 from saved_models import logits
 
@@ -102,7 +101,8 @@ def test_a_quantised_model_is_not_quantised_again(saved_model, tmp_path, capsys)
     line = "is stored as int4 already: give the model that it was made of"
     fails(capsys, 2, "quantize", out, tmp_path / "more", "--quantize", "int8", says=("'int8'", line))
     line = "is stored as int4 already: leave quantize out"
-    fails(capsys, 2, "generate", out, "--prompt", "x", "--quantize", "int8", says=("'int8'", line))
+    ids = prompts_file(tmp_path / "ids.jsonl", {"token_ids": [1, 2]})
+    fails(capsys, 2, "generate", out, "--prompts", ids, "--quantize", "int8", says=("'int8'", line))
     fails(capsys, 2, "plan", out, "--quantize", "int8", says=("'int8'", line))
 
 
@@ -165,12 +165,6 @@ def test_a_gguf_file_is_refused(tmp_path):
     source = ModelSource("x.gguf", presets.load("Qwen3-0.6B"), None, gguf=object())
     with pytest.raises(InputError, match=r"x\.gguf is a GGUF file"):
         saving.save(source, source.config, tmp_path / "out", None, torch.device("cpu"))
-
-
-def test_the_command_refuses_a_packed_gguf_file_by_its_kind(tmp_path, capsys):
-    path = write_gguf(tmp_path / "m.gguf", make_reference(hidden_size=64, intermediate_size=96), "Q4_0")
-    says = ("m.gguf is a GGUF file: quantize reads folders",)
-    fails(capsys, 2, "quantize", path, tmp_path / "out", "--quantize", "int8", says=says)
 
 
 def test_a_place_that_cannot_be_written(small_model, tmp_path):
