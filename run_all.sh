@@ -108,7 +108,7 @@ set_up() {
         echo "Making .venv with $("$python" --version)" >&2
         "$python" -m venv --clear "$ROOT/.venv"
     fi
-    echo "Installing requirements.txt into .venv (the first time: about 3 minutes, 1.5 GB; several GB with CUDA)" >&2
+    echo "Installing requirements.txt into .venv (the first time: about 3 minutes, 2.4 GB; more with CUDA)" >&2
     install -r "$ROOT/requirements.txt"
     install --no-deps -e "$ROOT"
     wanted >"$STAMP"

@@ -9,45 +9,71 @@ import json
 import re
 
 from experiments.machine import ROOT
+from experiments.readme_measured import fewer_table, offload_table, table, vllm_table
+from minillm.budget import PLANNED_TOKENS, Decision
+from minillm.cli.plan import on_card
+from minillm.config import DTYPES
 from minillm.estimate import estimate
-from minillm.hardware import PUBLISHED
+from minillm.hardware import PUBLISHED, Hardware
 from minillm.model_source import SHIPPED
-from minillm.plot import short
+from minillm.predict import Prediction, blocks, read_bytes
 from minillm.presets import PRESETS
-from minillm.units import GB, gib
+from minillm.quant.mix import quantised
+from minillm.units import GB, short
 from training.card import experts, used_parameters
 from training.skills import SKILLS
 
 README = ROOT / "README.md"
-RESULTS = ROOT / "data" / "results"
 FIGURE = ROOT / "data" / "figures" / "predicted_8b.png"
 MACHINES = [PUBLISHED[name] for name in ("rtx2080ti", "rtx3070", "rtx4090", "laptop")]  # of learners
 MODELS = ("Qwen3-1.7B", "Qwen3-4B", "Qwen3-8B", "Qwen3-14B")
+IN_4_BITS = "Qwen3-8B"
 NOTES = {"GPU": "", "GPU + link": " ¹", "CPU": " ²"}
 
 
 def predicted_table() -> str:
-    """Tokens a second that bandwidth allows: a row for each machine, a column for each model at 16 bits."""
-    head = ["machine", "memory", "link", *MODELS, "Qwen3-8B in 4 bits ³"]
+    """Tokens a second that bandwidth allows: a row for each machine, a column for each model."""
+    head = ["machine", "memory", "link", *MODELS, f"{IN_4_BITS} in 4 bits ³"]
     rows = [head, ["---"] * len(head)]
     for card in MACHINES:
         rate = card.gpu_gb_s or card.host_gb_s
         link = f"{card.link_gb_s:g} GB/s" if card.link_gb_s else "–"
-        speeds = [_cell(model, card, 16) for model in MODELS] + [_cell("Qwen3-8B", card, 4)]
+        speeds = [*(_cell(model, card) for model in MODELS), _cell_in_4_bits(card)]
         rows.append([card.name, f"{rate:,g} GB/s", link, *speeds])
-    return _table(rows)
+    return table(rows)
 
 
-def _table(rows: list[list[str]]) -> str:
-    """Markdown; the second row is what stands under the heads."""
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
-
-
-def _cell(model: str, card, bits: int) -> str:
-    answer = estimate(PRESETS[model], card, bits)
+def _cell(model: str, card: Hardware) -> str:
+    answer = estimate(PRESETS[model], card)
     if answer.tokens_per_s is None:
         return "–"
     return short(answer.tokens_per_s) + (NOTES[answer.placement] if card.link_gb_s else "")
+
+
+def in_4_bits(card: Hardware) -> tuple[Decision, Prediction] | None:
+    """Placement and speed as `plan --quantize int4` gives them; None on a CPU, where int4 saves no time."""
+    if card.gpu_memory_bytes is None:
+        return None
+    config = quantised(PRESETS[IN_4_BITS], "int4")
+    return on_card(card, config, DTYPES[config.dtype], PLANNED_TOKENS)
+
+
+def _cell_in_4_bits(card: Hardware) -> str:
+    found = in_4_bits(card)
+    if found is None:
+        return "–"
+    decision, made = found
+    return short(made.tokens_per_s) + ("" if decision.mode == "none" else NOTES["GPU + link"])
+
+
+def stored_note() -> str:
+    """What stands under the column in 4 bits: what a token reads, by the engine's own sizes."""
+    config = quantised(PRESETS[IN_4_BITS], "int4")
+    *layers, head = (read_bytes(config, block, DTYPES[config.dtype]) / GB for block in blocks(config))
+    return (
+        f"³ As `plan --quantize int4` says: a token reads {sum(layers):.1f} GB of layers, with their scales, "
+        f"and {head:.1f} GB of head, which stays in 16 bits. There is room for {PLANNED_TOKENS:,} tokens."
+    )
 
 
 def course_table() -> str:
@@ -64,7 +90,7 @@ def shipped_table() -> str:
     """The models in data/: their shape, and the share of held-out prompts whose whole answer is right."""
     head = ["model", "layers", "experts a layer", "parameters", "a token uses", "file", *SKILLS]
     rows = [head, ["---"] * len(head), *(shipped_row(name) for name in SHIPPED)]
-    return _table(rows)
+    return table(rows)
 
 
 def shipped_row(name: str) -> list[str]:
@@ -82,57 +108,12 @@ def shipped_row(name: str) -> list[str]:
     return [f"[`{name}`](data/{name}/README.md)", *shape, f"{size / 1e6:.1f} MB", *shares]
 
 
-def offload_table() -> str:
-    """The budget sweep of Qwen3-8B: measured on an H200, and predicted for the course's card."""
-    result = json.loads((RESULTS / "budget_sweep__h200.json").read_text(encoding="utf-8"))
-    rows = {row["key"]: row for row in result["rows"]}
-    head = ["layers on the GPU", "copied a token", "GPU memory", "naive", "prefetch", "limit of the link"]
-    lines = [[*head, "RTX 3070, prefetch, *predicted*"], ["---"] * (len(head) + 1)]
-    for row in rows.values():
-        if row.get("mode") == "prefetch" and row["streamed"]:
-            speeds = rows[f"naive/{row['budget']}"], row, {"tokens_per_s": row["limit_tokens_per_s"]}
-            card = row["rtx3070_tokens_per_s"]
-            lines.append(
-                [
-                    f"{row['budget']} of {row['resident'] + row['streamed']}",
-                    f"{row['streamed_bytes'] / GB:.1f} GB",
-                    gib(row["peak_bytes"]),
-                    *(f"{each['tokens_per_s']:.2f}" for each in speeds),
-                    "too large" if card is None else f"{card:.2f}",
-                ]
-            )
-    return _table(lines)
-
-
-def fewer_table() -> str:
-    """Streamed models in fewer bits: measured on an H200, and predicted for the course's card."""
-    result = json.loads((RESULTS / "quant__h200.json").read_text(encoding="utf-8"))
-    head = [
-        "model",
-        "layers on the GPU",
-        "weights",
-        "copied a token",
-        "GPU memory",
-        "prefetch",
-        "limit of the link",
-    ]
-    lines = [[*head, "RTX 3070, prefetch, *predicted*"], ["---"] * (len(head) + 1)]
-    for row in result["rows"]:
-        if row.get("mode") == "prefetch":
-            measured, limit, card = (
-                f"{row[name]:.2f}" for name in ("tokens_per_s", "limit_tokens_per_s", "rtx3070_tokens_per_s")
-            )
-            where = f"{row['budget']} of {row['resident'] + row['streamed']}"
-            copied, taken = f"{row['streamed_bytes'] / GB:.1f} GB", gib(row["peak_bytes"])
-            weights = row["quantize"] or "16 bits"
-            lines.append([row["model"], where, weights, copied, taken, measured, limit, card])
-    return _table(lines)
-
-
 BLOCKS = {
     "predicted": predicted_table,
+    "stored": stored_note,
     "offload": offload_table,
     "fewer": fewer_table,
+    "vllm": vllm_table,
     "course": course_table,
     "shipped": shipped_table,
 }
@@ -149,12 +130,13 @@ def with_blocks(text: str) -> str:
     return text
 
 
-def figure_values() -> dict[str, list[float]]:
-    """Qwen3-8B on each machine: tokens a second at 16 and at 4 bits."""
+def figure_values() -> dict[str, list[float | None]]:
+    """Qwen3-8B on each machine: tokens a second at 16 bits, and in 4 bits where that is faster."""
     speeds = {}
     for card in MACHINES:
-        answers = [estimate(PRESETS["Qwen3-8B"], card, bits).tokens_per_s for bits in (16, 4)]
-        speeds[card.name] = [round(speed, 2) for speed in answers]
+        found = in_4_bits(card)
+        wide, narrow = estimate(PRESETS[IN_4_BITS], card).tokens_per_s, found and found[1].tokens_per_s
+        speeds[card.name] = [round(wide, 2), narrow and round(narrow, 2)]
     return speeds
 
 
@@ -167,15 +149,30 @@ def draw() -> None:
     plot.use()
     values = figure_values()
     figure, axes = plt.subplots(figsize=(8, 2.9))
-    left, right = zip(*values.values(), strict=True)
-    plot.pairs(axes, list(values), left, right, kinds=("copy", "compute"))
+    _dots(axes, values)
     plot.limit(axes, 7, "you read this fast")
     plot.decades(axes, 1, 1000)
     axes.set_xlabel("tokens a second that bandwidth allows (predicted)")
     plot.message(figure, "Qwen3-8B: slow where it does not fit, fast where it does")
-    plot.key(figure, {"copy": "16 bits", "compute": "4 bits"})
+    plot.key(figure, {"copy": "16 bits", "compute": "4 bits (int4, as this engine stores it)"})
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, dpi=110, metadata={"Description": json.dumps(values), "Software": None})
+
+
+def _dots(axes, values: dict[str, list[float | None]]) -> None:
+    """A pair of dots a machine; below them one dot each where 4 bits are no faster."""
+    from minillm import plot
+
+    whole = {name: pair for name, pair in values.items() if pair[1] is not None}
+    left, right = zip(*whole.values(), strict=True)
+    plot.pairs(axes, list(whole), left, right, kinds=("copy", "compute"))
+    alone = {name: wide for name, (wide, narrow) in values.items() if narrow is None}
+    for row, speed in enumerate(alone.values(), start=len(whole)):
+        axes.scatter([speed], [row], s=70, marker="o", color=plot.COLOURS["copy"], zorder=2)
+        place = {"xytext": (0, 8), "textcoords": "offset points", "ha": "center"}
+        axes.annotate(short(speed), (speed, row), fontsize=8.5, **place)
+    axes.set_yticks(range(len(values)), labels=[*whole, *alone])
+    axes.set_ylim(len(values) - 0.4, -0.6)
 
 
 if __name__ == "__main__":

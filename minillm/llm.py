@@ -21,6 +21,7 @@ from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
 from minillm.prompts import read_prompts
 from minillm.quant.mix import quantised
+from minillm.quant.stored import auto_dtype
 from minillm.recorder import Recorder
 from minillm.report import report
 from minillm.requests import make_sequences
@@ -36,9 +37,9 @@ class LLM:
 
     `model`: a folder with config.json and safetensors, a GGUF file, a hub id, "tiny" or another model that
     comes with minillm, "smollm2" once it was downloaded, or "random:Qwen3-8B".
-    `device`: auto (CUDA if there is one), cpu, cuda, cuda:N. `dtype`: auto (as stored), bfloat16, float16,
-    float32. `max_model_len`: most tokens a request may store; default: the model's context.
-    `seed`: of random weights, and of requests without a seed of their own.
+    `device`: auto (CUDA if there is one), cpu, cuda, cuda:N. `dtype`: auto (as stored; of a packed GGUF file
+    on the CPU float32), bfloat16, float16, float32. `max_model_len`: most tokens a request may store;
+    default: the model's context. `seed`: of random weights, and of requests without a seed of their own.
 
     Offloading: all layers lie in host memory, those that do not stay on the device are copied to it for each
     token. `offload`: none; naive (copy, wait, compute); prefetch (copy while computing); auto: none if all
@@ -75,7 +76,8 @@ class LLM:
         self.name, self.seed = source.name, int(seed)
         self.config = quantised(source.config, quantize)
         self.max_model_len = _model_len(max_model_len, self.config.context_length)
-        self.dtype = getattr(torch, self.config.dtype if dtype == "auto" else dtype)
+        on_cpu = self.device.type == "cpu"
+        self.dtype = getattr(torch, auto_dtype(self.config, on_cpu) if dtype == "auto" else dtype)
         # Before anything else: a checkpoint that does not fit its configuration is told as that.
         fill = source.filler(seed, self.device)
         if source.gguf is not None:

@@ -41,7 +41,9 @@ def saved_model(small_model, tmp_path, capsys):
 
     def make(mix: str, *options: str, **config) -> tuple[Path, Path]:
         folder, out = small_model(**config), tmp_path / "out"
-        assert succeeds(capsys, "quantize", folder, out, "--quantize", mix, *options) == f"{out}\n"
+        sizes, last = succeeds(capsys, "quantize", folder, out, "--quantize", mix, *options).splitlines()
+        assert last == str(out)
+        assert sizes.startswith("all weights  ")
         return folder, out
 
     return make

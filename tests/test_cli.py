@@ -1,5 +1,6 @@
 """The option table against the API, and `generate` against what the API returns."""
 
+import argparse
 import inspect
 import json
 from dataclasses import fields
@@ -13,6 +14,9 @@ from minillm.cli import options
 from minillm.cli.parser import make_parser
 from minillm.engine import MAX_GROUP
 from minillm.errors import RunError
+from minillm.quant.fit import CANDIDATES
+from minillm.quant.formats import FORMATS
+from minillm.quant.mix import NONE
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +76,19 @@ def test_every_option_reaches_the_api_under_its_keyword(command):
     assert options.llm_keywords(args) | options.sampling_keywords(args) == wanted
     assert options.llm_keywords(args)["seed"] == 7
     assert "seed" not in options.sampling_keywords(args)
+
+
+def test_help_has_every_format_and_the_grammar_of_a_mix():
+    (option,) = [option for option in options.LLM_OPTIONS if option.keyword == "quantize"]
+    for part in (*FORMATS, NONE, "attn=FORMAT", "mlp=FORMAT", "layers.A-B=FORMAT"):
+        assert part in option.help
+    with_budget = " ".join(part.help or "" for part in quantize_actions())
+    assert all(name in with_budget for name in CANDIDATES)
+
+
+def quantize_actions() -> list[argparse.Action]:
+    (commands,) = [each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction)]
+    return [action for action in commands.choices["quantize"]._actions if action.dest == "budget_gib"]
 
 
 def test_stop_can_be_given_again():

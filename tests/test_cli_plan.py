@@ -93,6 +93,14 @@ def test_plan_for_a_machine_without_gpu(capsys):
     fails(capsys, 2, "plan", "random:Qwen3-8B", "--hardware", "laptop", "--gpu-layer-budget", "3", says=says)
 
 
+def test_plan_for_a_cpu_says_which_formats_do_not_reach_the_bound(capsys):
+    """In this engine int8 alone has a product of its own there."""
+    ask = ("plan", "random:Qwen3-8B", "--hardware", "laptop", "--quantize")
+    assert "not reached" not in rows(succeeds(capsys, *ask, "int8"))
+    for mix in ("int4", "fp8", "attn=int8,mlp=int4"):
+        assert "slower than 16 bits" in rows(succeeds(capsys, *ask, mix))["not reached"]
+
+
 def test_a_placement_without_a_machine_and_an_unknown_machine(capsys):
     fails(capsys, 2, "plan", "random:Qwen3-8B", "--gpu-layer-budget", "3", says=("--hardware", "rtx3070"))
     fails(capsys, 2, "plan", "random:Qwen3-8B", "--hardware", "abacus", says=("abacus", "rtx3070"))

@@ -53,6 +53,20 @@ def test_chat_without_a_tokenizer(bare, model, capsys):
     fails(capsys, 2, "generate", bare, "--prompt", "Hi", "--chat", *SHORT, says=("tokenizer", str(bare)))
 
 
+def test_it_is_told_before_weights_are_made(bare, capsys, tmp_path, monkeypatch):
+    """Eight billion random weights take minutes."""
+    file = prompts_file(tmp_path / "both.jsonl", {"turns": ["Hi"], "token_ids": [1, 2]})
+
+    def too_late(*_, **__):
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr(LLM, "__init__", too_late)
+    for model in ("random:Qwen3-8B", bare):
+        fails(capsys, 2, "generate", model, "--prompt", "Hi", says=(f"{model} has no tokenizer", "--prompts"))
+        fails(capsys, 2, "generate", model, "--prompts", file, "--chat", says=("line 1", "leave --chat out"))
+        fails(capsys, 2, "chat", model, says=("no tokenizer",))
+
+
 def test_chat_with_ids_alone(model, bare, ask, capsys, tmp_path):
     both = prompts_file(tmp_path / "both.jsonl", {"turns": ["Hi"], "token_ids": [1, 2]})
     ids = prompts_file(tmp_path / "ids.jsonl", {"turns": ["Hi"]}, {"token_ids": [1, 2]})

@@ -11,6 +11,7 @@ from saved_models import logits
 from minillm import LLM, ModelConfig, memory
 from minillm.cli import calibration, quantize
 from minillm.cli.prompts import from_file
+from minillm.model_source import shipped_folder
 from minillm.quant.fit import Sizes, fill, fit
 from minillm.quant.mix import quantised
 from minillm.quant.sensitivity import Probe, choose, format_name, total
@@ -82,6 +83,19 @@ def test_shipped_prompts_are_the_default(tmp_path, capsys, monkeypatch):
     fails(capsys, 2, *ask, says=("without calibration prompts", "--calibration FILE"))
 
 
+def test_shipped_models_are_measured_on_what_they_were_trained_on():
+    of_tiny = calibration.read(None, None, shipped_folder("tiny"))
+    lines = calibration.OF_SHIPPED_MODELS.read_text(encoding="utf-8").splitlines()
+    rows = {row["turns"][0]: row["category"] for row in map(json.loads, lines)}
+    assert len(of_tiny) == calibration.PROMPTS
+    assert {rows[prompt.text] for prompt in of_tiny} == set(rows.values()), "every kind is among them"
+    assert len(calibration.read(None, 3, shipped_folder("tiny-moe"))) == 3
+    assert len(calibration.read(None, 10**6, shipped_folder("tiny"))) == len(lines)
+    others = from_file(calibration.SHIPPED)[: calibration.PROMPTS]
+    assert calibration.read(None, None, None) == others
+    assert calibration.read(str(calibration.SHIPPED), None, shipped_folder("tiny")) == others
+
+
 def test_budgets_out_of_range(case, capsys):
     folder, sizes, calibrate = case
     ask = ("quantize", folder, "--dry-run", *calibrate, "--budget-gib")
@@ -102,7 +116,8 @@ def test_options_that_do_not_go_together(case, tmp_path, capsys):
     fails(capsys, 2, *ask, says=("--quantize FORMAT or --budget-gib GIB",))
     fails(capsys, 2, "quantize", folder, *budget, says=("OUT",))
     for extra in (("--dry-run",), calibrate, ("--calibration-prompts", "3")):
-        fails(capsys, 2, *ask, "--quantize", "int8", *extra, says=(extra[0], "belongs to --budget-gib"))
+        says = (extra[0], "goes with --budget-gib: leave it out", "in place of --quantize")
+        fails(capsys, 2, *ask, "--quantize", "int8", *extra, says=says)
     fails(capsys, 2, *ask, *budget, "--calibration", tmp_path / "no", says=("cannot read the prompts file",))
     assert not (tmp_path / "out").exists()
 

@@ -12,6 +12,7 @@ from minillm.geometry import PARTS
 from minillm.model_source import find_model
 from minillm.quant.gguf import blocks, names
 from minillm.quant.gguf.file import GGUFFile
+from minillm.quant.stored import auto_dtype
 from minillm.quant.weight import PackedWeight
 
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4}  # whole blocks of 32
@@ -172,7 +173,7 @@ def test_a_packed_file_is_not_quantised_again(tmp_path, capsys, kind, said):
         open_model(path, quantize="int8")
     fails(capsys, 2, "plan", path, "--quantize", "int8", says=("'int8'", "already: leave quantize out"))
     ask = ("quantize", path, tmp_path / "out", "--quantize", "int8")
-    fails(capsys, 2, *ask, says=("already: leave quantize out",))
+    fails(capsys, 2, *ask, says=("is a GGUF file: quantize reads folders",))
     assert not (tmp_path / "out").exists()
 
 
@@ -196,3 +197,16 @@ def test_a_file_that_is_cut_off_is_one_line(tmp_path, capsys, left):
     data = path.read_bytes()
     path.write_bytes(data[: int(left * len(data))])
     fails(capsys, 2, "generate", path, "--prompt", "x", says=("download",))
+
+
+@pytest.mark.parametrize(("kind", "on_cpu"), [("Q4_0", "float32"), ("F16", "float16"), ("F32", "float32")])
+def test_auto_dtype_of_a_packed_file_on_the_cpu_is_float32(tmp_path, capsys, kind, on_cpu):
+    path = write_gguf(tmp_path / "model.gguf", make_reference(**WIDE), kind)
+    with LLM(path, device="cpu") as llm:
+        assert str(llm.dtype) == f"torch.{on_cpu}"
+    config = find_model(path).config
+    assert auto_dtype(config, on_cpu=True) == on_cpu
+    assert auto_dtype(config, on_cpu=False) == config.dtype
+    first = succeeds(capsys, "plan", path).splitlines()[0]
+    assert first.endswith("(on a CPU float32: --dtype float32 plans that)" if kind == "Q4_0" else on_cpu)
+    assert succeeds(capsys, "plan", path, "--hardware", "laptop").splitlines()[0].endswith(f", {on_cpu}")

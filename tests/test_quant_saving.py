@@ -1,6 +1,8 @@
 """`quantize`: a saved model is the one that quantising at load gives."""
 
 import json
+import os
+import stat
 
 import pytest
 import torch
@@ -8,8 +10,9 @@ from command_line import good_model, succeeds
 from safetensors.torch import load_file
 from saved_models import GROUPED, logits
 
-from minillm import ModelConfig, presets
+from minillm import ModelConfig, memory, presets
 from minillm.quant import codec, saving
+from minillm.units import gib
 from minillm.weight_files import INDEX
 
 MIXES = ["int8", "int4", "int4-sym", "fp8", "attn=int8,mlp=int4,layers.1=none", "mlp=fp8"]
@@ -96,3 +99,23 @@ def test_tokenizer_and_template_come_along(tmp_path, capsys):
     assert succeeds(capsys, "generate", out, *ask) == succeeds(
         capsys, "generate", model, *ask, "--quantize", "int8"
     )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no umask")
+def test_every_file_has_the_mode_that_the_umask_says(small_model, tmp_path, capsys):
+    folder, before = small_model(), os.umask(0o027)
+    try:
+        succeeds(capsys, "quantize", folder, tmp_path / "out", "--quantize", "int8")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
+    assert len(modes) >= 3
+    assert set(modes.values()) == {0o640}
+
+
+def test_it_says_what_the_weights_take_before_and_after(small_model, tmp_path, capsys):
+    folder = small_model()
+    sizes, _ = succeeds(capsys, "quantize", folder, tmp_path / "out", "--quantize", "int8").splitlines()
+    before, after = (memory.plan(ModelConfig.from_folder(each), 4, 1) for each in (folder, tmp_path / "out"))
+    assert sizes == f"all weights  {gib(before.weights)} in float32, {gib(after.weights)} as int8"
+    assert after.weights < before.weights

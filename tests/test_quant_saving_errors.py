@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from command_line import fails, succeeds
+from command_line import fails, prompts_file, succeeds
 from conftest import edit_config
 from safetensors.torch import load_file, save_file
 from saved_models import logits
@@ -72,9 +72,11 @@ def test_wrong_usage(small_model, tmp_path, capsys):
 
 def test_a_quantised_model_is_not_quantised_again(saved_model, tmp_path, capsys):
     _, out = saved_model("int4")
-    line = "is stored as int4 already: leave quantize out"
+    line = "is stored as int4 already: give the model that it was made of"
     fails(capsys, 2, "quantize", out, tmp_path / "more", "--quantize", "int8", says=("'int8'", line))
-    fails(capsys, 2, "generate", out, "--prompt", "x", "--quantize", "int8", says=("'int8'", line))
+    line = "is stored as int4 already: leave quantize out"
+    ids = prompts_file(tmp_path / "ids.jsonl", {"token_ids": [1, 2]})
+    fails(capsys, 2, "generate", out, "--prompts", ids, "--quantize", "int8", says=("'int8'", line))
     fails(capsys, 2, "plan", out, "--quantize", "int8", says=("'int8'", line))
 
 

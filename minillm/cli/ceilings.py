@@ -13,25 +13,28 @@ def run(args: argparse.Namespace) -> int:
     """Measure; returns the exit status."""
     from minillm import ceilings
 
-    found = {"machine": ceilings.measure().as_dict()}
+    found, names = {"machine": ceilings.measure().as_dict()}, {}
     if args.model:
-        found[args.model] = _blocks(args)
+        found[args.model], emulated = _blocks(args)
+        names = {"link_gb_s": "link_gb_s (emulated)"} if emulated else {}
     if args.json:
         write(json.dumps(found) + "\n")
         return 0
     for title, values in found.items():
-        write(
-            f"{title}\n" + "".join(f"  {name:<28}{_shown(name, value)}\n" for name, value in values.items())
-        )
+        called = {} if title == "machine" else names
+        lines = (f"  {called.get(name, name):<28}{_shown(name, value)}\n" for name, value in values.items())
+        write(f"{title}\n" + "".join(lines))
     return 0
 
 
-def _blocks(args: argparse.Namespace) -> dict[str, float]:
+def _blocks(args: argparse.Namespace) -> tuple[dict[str, float], bool]:
+    """What was measured, and whether the link is the emulated one of a CPU."""
     import torch
 
     from minillm import block_times, device
     from minillm.accelerators.pick import pick
     from minillm.model_source import find_model
+    from minillm.quant.stored import auto_dtype
 
     options = given(args, CEILINGS_OPTIONS)
     config = find_model(args.model, config_only=True).config
@@ -39,8 +42,10 @@ def _blocks(args: argparse.Namespace) -> dict[str, float]:
     where = device.pick(options.get("device", "auto"))
     accelerator = pick(where, "prefetch", None, None, options.get("link_gb_s"))
     try:
-        dtype = getattr(torch, config.dtype if asked == "auto" else asked)
-        return block_times.measure(config, dtype, accelerator, patience_s=1.0).as_dict()
+        found = auto_dtype(config, where.type == "cpu") if asked == "auto" else asked
+        dtype = getattr(torch, found)
+        times = block_times.measure(config, dtype, accelerator, patience_s=1.0)
+        return times.as_dict(), where.type == "cpu"
     finally:
         accelerator.close()
 

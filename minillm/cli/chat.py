@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from minillm.cli.options import llm_keywords, sampling_keywords
+from minillm.cli.prompts import needs_ids
 from minillm.cli.terminal import complain, write
 from minillm.errors import InputError
 
@@ -18,9 +19,12 @@ def run(args: argparse.Namespace) -> int:
     from minillm import LLM, SamplingParams
 
     params = SamplingParams(**sampling_keywords(args))
+    lacking = InputError(f"{args.model} has no tokenizer: chat needs one, choose another model")
+    if needs_ids(args.model):
+        raise lacking
     with LLM(args.model, **llm_keywords(args)) as llm:
         if llm.tokenizer is None:
-            raise InputError(f"{args.model} has no tokenizer: chat needs one, choose another model")
+            raise lacking
         start = [{"role": "system", "content": args.system}] if args.system else []
         messages = start
         while (text := _next_message()) is not None:

@@ -15,6 +15,7 @@ CUT = "the text so far is kept"
 def run(args: argparse.Namespace) -> int:
     """Answer the prompts of `args`; returns the exit status."""
     asked = prompts.from_file(args.prompts) if args.prompts is not None else [prompts.from_text(args.prompt)]
+    prompts.check_readable(asked, args.model, args.chat)
     from minillm import LLM, SamplingParams  # after the file is known to be good: LLM imports torch
 
     params = SamplingParams(**sampling_keywords(args))

@@ -119,7 +119,8 @@ def _quantize(parser: Parser) -> None:
         "--budget-gib",
         type=number,
         metavar="GIB",
-        help="most that all weights may take; each block is measured in int8 and int4, and the mix chosen",
+        help="most that all weights may take; each block is measured in int8, int4 and int4-sym, and the mix "
+        "chosen, in which blocks may stay as they are",
     )
     group.add_argument(
         "--dry-run", action="store_true", help="print the mix, write nothing; OUT may be left out"
@@ -127,14 +128,15 @@ def _quantize(parser: Parser) -> None:
     group.add_argument(
         "--calibration",
         metavar="FILE",
-        help="prompts to measure on, as of generate --prompts; of each the first 256 tokens "
-        "(default: data/prompts.jsonl)",
+        help="prompts to measure on, as of generate --prompts; of each the first 256 tokens. Take text that "
+        "the model is good at (default: data/prompts.jsonl; of the models that come along, "
+        "data/prompts_tiny.jsonl, what they were trained on)",
     )
     group.add_argument(
         "--calibration-prompts",
         type=positive,
         metavar="N",
-        help="how many of them, from the first (default 8)",
+        help="how many of them, from the first; of data/prompts_tiny.jsonl of all kinds (default 8)",
     )
     add_options(parser, "options", QUANTIZE_OPTIONS)
 

@@ -1,19 +1,23 @@
 """`plan`: what a model consists of and the memory it needs, from its configuration alone."""
 
 import argparse
+from itertools import product
 from math import prod
 
 from minillm import memory
-from minillm.budget import PLANNED_TOKENS, Request, decide
+from minillm.budget import PLANNED_TOKENS, Decision, Request, decide
 from minillm.cli.options import given
 from minillm.cli.parser import PLACEMENT, PLAN_OPTIONS
 from minillm.cli.terminal import write
 from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
+from minillm.geometry import PARTS
 from minillm.hardware import PUBLISHED, USABLE, Hardware
 from minillm.model_source import find_model
-from minillm.predict import Rates, blocks, decode, read_bytes
+from minillm.predict import Prediction, Rates, blocks, decode, read_bytes
+from minillm.quant.formats import Format
 from minillm.quant.mix import quantised
+from minillm.quant.stored import auto_dtype
 from minillm.report import describe, stored_as
 from minillm.units import GB, gib, short
 
@@ -22,10 +26,9 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan of a model; returns the exit status."""
     options = given(args, PLAN_OPTIONS)
     config = quantised(find_model(args.model, config_only=True).config, options.get("quantize"))
-    dtype = options.get("dtype", "auto")
-    dtype = config.dtype if dtype == "auto" else dtype
+    dtype, note = _dtype(options.get("dtype", "auto"), config, args.hardware)
     tokens = _context(options.get("max_model_len"), config)
-    rows = [("model", f"{args.model}, {dtype}"), *_geometry(config), *_memory(config, dtype, tokens)]
+    rows = [("model", f"{args.model}, {dtype}{note}"), *_geometry(config), *_memory(config, dtype, tokens)]
     placement = {name: options[name] for name in PLACEMENT if name in options}
     if args.hardware:
         rows += _on(PUBLISHED[args.hardware], config, DTYPES[dtype], options.get("max_model_len"), placement)
@@ -33,6 +36,15 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{', '.join(placement)} without --hardware: name a machine, {', '.join(PUBLISHED)}")
     write("".join(f"{name:<18}{value}\n" for name, value in rows))
     return 0
+
+
+def _dtype(asked: str, config: ModelConfig, hardware: str | None) -> tuple[str, str]:
+    """The dtype to plan for; where no machine is named, also what "auto" is on a CPU if that is another."""
+    if asked != "auto":
+        return asked, ""
+    on_cpu = hardware is not None and PUBLISHED[hardware].gpu_memory_bytes is None
+    found, there = auto_dtype(config, on_cpu), auto_dtype(config, on_cpu=True)
+    return found, "" if hardware or there == found else f" (on a CPU {there}: --dtype {there} plans that)"
 
 
 def _context(asked: int | None, config: ModelConfig) -> int:
@@ -81,21 +93,43 @@ def _on(
     if machine.gpu_memory_bytes is None:
         if placement:
             raise InputError(f"{machine.name} has nothing to offload from: leave {', '.join(placement)} out")
-        read = sum(read_bytes(config, block, dtype_bytes) for block in blocks(config))
-        speed = machine.host_gb_s * GB / read
-        return [("predicted for", machine.name), ("speed", f"{short(speed)} tokens a second at most")]
+        return _on_cpu(machine, config, dtype_bytes)
     tokens = tokens or min(config.context_length, PLANNED_TOKENS)
-    free = int(machine.gpu_memory_bytes * USABLE)
-    decision = decide(Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, free=free, **placement))
-    rates = Rates(machine.link_gb_s, machine.gpu_gb_s)
-    made = decode(config, dtype_bytes, decision.mode, decision.placement, rates)
+    decision, made = on_card(machine, config, dtype_bytes, tokens, **placement)
     return [
-        ("predicted for", f"{machine.name}, {gib(free)} of it free, {tokens:,} tokens"),
+        ("predicted for", f"{machine.name}, {gib(_free(machine))} of it free, {tokens:,} tokens"),
         ("placement", describe(decision)),
         ("GPU memory", gib(decision.device_bytes)),
         ("copied a token", gib(made.copied_bytes)),
         ("speed", f"{short(made.tokens_per_s)} tokens a second at most"),
     ]
+
+
+def _on_cpu(machine: Hardware, config: ModelConfig, dtype_bytes: int) -> list[tuple[str, str]]:
+    read = sum(read_bytes(config, block, dtype_bytes) for block in blocks(config))
+    speed = short(machine.host_gb_s * GB / read)
+    rows = [("predicted for", machine.name), ("speed", f"{speed} tokens a second at most")]
+    if any(format.name != "int8" for format in _formats(config)):
+        rows.append(("not reached", "on a CPU they are expanded for each product: slower than 16 bits"))
+    return rows
+
+
+def _formats(config: ModelConfig) -> set[Format]:
+    places = product(range(config.num_hidden_layers), PARTS)
+    return {format for place in places for format in config.formats(*place).values()}
+
+
+def on_card(
+    machine: Hardware, config: ModelConfig, dtype_bytes: int, tokens: int, **placement
+) -> tuple[Decision, Prediction]:
+    """Where layers lie on a machine with a GPU, and its speed, from published figures; keywords of `LLM`."""
+    asked = Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, free=_free(machine), **placement)
+    decision, rates = decide(asked), Rates(machine.link_gb_s, machine.gpu_gb_s)
+    return decision, decode(config, dtype_bytes, decision.mode, decision.placement, rates)
+
+
+def _free(machine: Hardware) -> int:
+    return int(machine.gpu_memory_bytes * USABLE)
 
 
 def _layers(plan: memory.MemoryPlan) -> str:

@@ -1,13 +1,16 @@
 """Prompts as the command line takes them: one text, or a file of JSON lines."""
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from minillm.checks import shown
 from minillm.errors import InputError
+from minillm.model_source import RANDOM, find_model
 from minillm.prompts import read_one
+from minillm.tokenizer import FILES
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,27 @@ class Prompt:
             return llm.chat_prompt([{"role": "user", "content": self.text}])
         except InputError as error:
             raise InputError(f"{self.where}: {error}") from None
+
+
+def needs_ids(model: str) -> bool:
+    """Whether the model is seen to have no tokenizer without loading it: random weights, or a bare folder.
+
+    Of a file, or a model that is yet to be downloaded, nothing is seen. Raises InputError as `find_model`.
+    """
+    if not model.startswith(RANDOM) and not os.path.isdir(model):
+        return False
+    source = find_model(model, config_only=True)
+    has_one = source.folder is not None and any((source.folder / name).is_file() for name in FILES)
+    return source.gguf is None and not has_one
+
+
+def check_readable(prompts: list[Prompt], model: str, chat: bool) -> None:
+    """Raise InputError for the first that `model` is seen to have no tokenizer for, before it is loaded."""
+    texts = [prompt for prompt in prompts if prompt.text is not None and (chat or prompt.token_ids is None)]
+    if texts and needs_ids(model):
+        with_ids = texts[0].token_ids is not None
+        remedy = "leave --chat out" if with_ids else "give token ids in a file, with --prompts"
+        raise InputError(f"{texts[0].where} is text, but {model} has no tokenizer: {remedy}")
 
 
 def from_text(text: str) -> Prompt:

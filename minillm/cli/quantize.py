@@ -1,18 +1,20 @@
-"""`quantize`: write a model in fewer bits to a new folder and print the folder."""
+"""`quantize`: write a model in fewer bits to a new folder; prints what it takes and, last, the folder."""
 
 import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from minillm import checks
+from minillm import checks, memory
+from minillm.checks import shown
 from minillm.cli.options import given
 from minillm.cli.parser import QUANTIZE_OPTIONS
 from minillm.cli.terminal import write
-from minillm.config import ModelConfig
+from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
 from minillm.model_source import ModelSource, find_model
-from minillm.quant.mix import Mix, quantised, with_mix
+from minillm.quant.mix import Mix, with_mix
+from minillm.units import gib
 
 USAGE = "see minillm quantize --help"
 
@@ -30,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
     from minillm import device
     from minillm.options import check_seed
-    from minillm.quant.saving import check_folder, save
+    from minillm.quant.saving import check_folder, check_source, save
 
     check_seed(options["seed"])
     made_on = device.pick(options["device"])
@@ -39,16 +41,37 @@ def _run(args: argparse.Namespace, options: dict[str, Any]) -> int:
     source = find_model(args.model)
     dtype = source.config.dtype if options["dtype"] == "auto" else options["dtype"]
     config = replace(source.config, dtype=dtype)
-    config = (
-        quantised(config, options["quantize"])
-        if "quantize" in options
-        else _fitted(args, source, config, options)
-    )
+    check_source(source)
+    _check_unquantised(args, config, options)
+    if "quantize" in options:
+        config = with_mix(config, options["quantize"])
+    else:
+        config = _fitted(args, source, config, options)
     if args.dry_run:
         return 0
     save(source, config, Path(args.out), source.filler(options["seed"], made_on), made_on)
+    if "quantize" in options:  # the table of a budget has said it
+        write(_sizes(config))
     write(f"{Path(args.out)}\n")
     return 0
+
+
+def _check_unquantised(args: argparse.Namespace, config: ModelConfig, options: dict[str, Any]) -> None:
+    """Raise InputError for a model that is stored quantised: no format fits it, and no budget."""
+    if config.quantize is None:
+        return
+    by_hand = options.get("quantize")
+    asked = f"quantize is {shown(by_hand)}" if by_hand else f"--budget-gib is {args.budget_gib:g}"
+    raise InputError(
+        f"{asked}, but the model is stored as {config.quantize} already: give the model that it was made of"
+    )
+
+
+def _sizes(config: ModelConfig) -> str:
+    """Bytes of all weights in the model's dtype, and in these formats."""
+    models = replace(config, quantize=None), config
+    before, after = (gib(memory.plan(each, DTYPES[config.dtype], 1).weights) for each in models)
+    return f"all weights  {before} in {config.dtype}, {after} as {config.quantize}\n"
 
 
 def _check_usage(args: argparse.Namespace, options: dict[str, Any]) -> None:
@@ -63,7 +86,7 @@ def _check_usage(args: argparse.Namespace, options: dict[str, Any]) -> None:
     asked = (args.dry_run or None, args.calibration, args.calibration_prompts)
     names = ("--dry-run", "--calibration", "--calibration-prompts")
     for name in (name for name, value in zip(names, asked, strict=True) if value is not None and by_hand):
-        raise InputError(f"{name} belongs to --budget-gib: leave it out, or give a budget for --quantize")
+        raise InputError(f"{name} goes with --budget-gib: leave it out, or give that in place of --quantize")
     if by_hand:
         Mix.parse(options["quantize"])
     else:
@@ -76,15 +99,8 @@ def _fitted(
     """The model in the mix that its measured damages say; prints the mix."""
     from minillm.cli import calibration
     from minillm.quant.fit import Sizes
-    from minillm.quant.saving import check_source
 
-    if config.quantize is not None:
-        raise InputError(
-            f"--budget-gib is {args.budget_gib:g}, but the model is stored as {config.quantize} already: "
-            "give the model that it was made of"
-        )
-    check_source(source)
-    prompts = calibration.read(args.calibration, args.calibration_prompts)
+    prompts = calibration.read(args.calibration, args.calibration_prompts, source.folder)
     sizes = Sizes.of(config)
     sizes.check(args.budget_gib)
     return with_mix(config, _measured(args, options, sizes, prompts))

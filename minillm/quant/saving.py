@@ -8,6 +8,7 @@ are in `incomplete-…` before, beside it or inside an empty one, which only the
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -150,14 +151,22 @@ def _layer(config: ModelConfig, index: int, dtype: torch.dtype, fill: Fill, devi
 
 def _write_shards(groups: Iterator[Tensors], folder: Path) -> None:
     weight_map: dict[str, str] = {}
-    total, numbers = 0, count(1)
+    total, numbers, mode = 0, count(1), _usual_mode(folder)
     for tensors in _gathered(groups):
         file = f"model-{next(numbers):05d}.safetensors"
         save_file(tensors, folder / file, metadata={"format": "pt"})
+        (folder / file).chmod(mode)
         weight_map |= dict.fromkeys(tensors, file)
         total += sum(tensor.nbytes for tensor in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n")
+
+
+def _usual_mode(folder: Path) -> int:
+    """Who may read a new file there, as the user's umask says; safetensors lets nobody else."""
+    probe = folder / INDEX
+    probe.touch()
+    return stat.S_IMODE(probe.stat().st_mode)
 
 
 def _gathered(groups: Iterator[Tensors]) -> Iterator[Tensors]:
