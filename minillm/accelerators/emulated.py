@@ -19,6 +19,7 @@ from minillm.errors import RunError
 from minillm.schedule import Step
 from minillm.units import GB, MIB, gib
 
+GRACE_S = 0.5  # that closing lets copies go on which were asked for
 PIECE = MIB  # bytes that are copied between two looks at the clock
 POISON = 0xFF  # as bytes of bfloat16, float16 or float32: NaN
 
@@ -42,7 +43,8 @@ class Emulated:
         self._kept: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
-        self._closed = self._abandoned = False
+        self._closed = False
+        self._abandoned = threading.Event()
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
         self._thread.start()
@@ -153,12 +155,16 @@ class Emulated:
         with self._state:
             self._closed = True
             self._state.notify_all()
-        self._thread.join()
+        try:
+            self._thread.join(GRACE_S)
+        finally:
+            self._abandoned.set()
+            self._thread.join()
         self._kept.clear()
 
     def _abandon(self) -> None:
         """Close without waiting for copies, which nobody will read."""
-        self._abandoned = True
+        self._abandoned.set()
         self.close()
 
     def _queue(self, job: Callable[[], None]) -> None:
@@ -195,7 +201,7 @@ class Emulated:
                 self._state.notify_all()
 
     def _wait(self, event: threading.Event) -> None:
-        while not event.wait(timeout=1.0):
+        while not event.wait(timeout=0.1):
             if self._closed:
                 return
 
@@ -203,9 +209,15 @@ class Emulated:
         began = time.perf_counter()
         target.fill_(POISON)
         for begin in range(0, len(source), PIECE):
-            if self._abandoned:
-                return
             end = min(begin + PIECE, len(source))
-            if self.link_gb_s is not None:  # a piece arrives when its last byte does
-                time.sleep(max(0.0, began + end / (self.link_gb_s * GB) - time.perf_counter()))
+            self._pause(began, end)
+            if self._abandoned.is_set():
+                return
             target[begin:end].copy_(source[begin:end])
+
+    def _pause(self, began: float, num_bytes: int) -> None:
+        """Until so many bytes of a copy may be there, or nobody wants them; each piece ends with its last."""
+        if self.link_gb_s is not None:
+            left = began + num_bytes / (self.link_gb_s * GB) - time.perf_counter()
+            if left > 0:
+                self._abandoned.wait(left)
