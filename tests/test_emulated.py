@@ -146,6 +146,24 @@ def test_closing_does_not_wait_for_a_slow_link(make, link_gb_s, waiting):
     assert not device._thread.is_alive()
 
 
+def test_tidying_up_after_ctrl_c_does_not_wait_for_a_slow_link(make):
+    device = make(link_gb_s=1e-4)
+    target = device.empty(SIZE)
+    device.copy(target, source())
+    began = time.perf_counter()
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        device.synchronize()
+    assert time.perf_counter() - began < 1.0
+    assert torch.equal(target, source())
+    device.link_gb_s = 0.1
+    began = time.perf_counter()
+    device.copy(target, source(8))
+    device.synchronize()
+    assert time.perf_counter() - began >= SIZE / 0.1e9  # and later ones take their time
+
+
 def test_a_program_may_end_without_closing_the_device():
     """In the middle of a copy that would take minutes."""
     code = (

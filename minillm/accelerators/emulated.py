@@ -5,6 +5,7 @@ happen on the other thread, and really at the same time.
 """
 
 import atexit
+import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -43,8 +44,8 @@ class Emulated:
         self._kept: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
-        self._closed = False
-        self._abandoned = threading.Event()
+        self._closed = self._abandoned = False
+        self._hurry = threading.Event()  # nobody cares how long copies should take
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
         self._thread.start()
@@ -115,6 +116,8 @@ class Emulated:
         self._queue(lambda: self._wait(event))
 
     def compute_after(self, event: threading.Event) -> None:
+        if isinstance(sys.exception(), KeyboardInterrupt):
+            self._hurry_up()
         if self.link_gb_s is None:
             self._settle()
         while not event.wait(timeout=1.0):
@@ -158,13 +161,15 @@ class Emulated:
         try:
             self._thread.join(GRACE_S)
         finally:
-            self._abandoned.set()
+            self._abandoned = True
+            self._hurry.set()
             self._thread.join()
         self._kept.clear()
 
     def _abandon(self) -> None:
         """Close without waiting for copies, which nobody will read."""
-        self._abandoned.set()
+        self._abandoned = True
+        self._hurry.set()
         self.close()
 
     def _queue(self, job: Callable[[], None]) -> None:
@@ -177,6 +182,12 @@ class Emulated:
     def _settle(self) -> None:
         with self._state:
             self._state.wait_for(lambda: not self._jobs or self._error is not None)
+
+    def _hurry_up(self) -> None:
+        """What was asked for is copied at once: whoever tidies up after Ctrl-C should not wait for a link."""
+        with self._state:
+            if self._jobs:
+                self._hurry.set()
 
     def _check(self) -> None:
         if self._error is not None:
@@ -198,12 +209,13 @@ class Emulated:
                 self._error = self._error or error
             with self._state:
                 self._jobs.popleft()
+                if not self._jobs and not self._abandoned:
+                    self._hurry.clear()
                 self._state.notify_all()
 
     def _wait(self, event: threading.Event) -> None:
-        while not event.wait(timeout=0.1):
-            if self._closed:
-                return
+        while not self._closed and not event.wait(timeout=0.1):
+            pass
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         began = time.perf_counter()
@@ -211,7 +223,7 @@ class Emulated:
         for begin in range(0, len(source), PIECE):
             end = min(begin + PIECE, len(source))
             self._pause(began, end)
-            if self._abandoned.is_set():
+            if self._abandoned:
                 return
             target[begin:end].copy_(source[begin:end])
 
@@ -220,4 +232,4 @@ class Emulated:
         if self.link_gb_s is not None:
             left = began + num_bytes / (self.link_gb_s * GB) - time.perf_counter()
             if left > 0:
-                self._abandoned.wait(left)
+                self._hurry.wait(left)
