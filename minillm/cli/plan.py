@@ -12,6 +12,7 @@ from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
 from minillm.hardware import PUBLISHED, USABLE, Hardware
 from minillm.model_source import find_model
+from minillm.options import check_placement
 from minillm.predict import Rates, blocks, decode, read_bytes
 from minillm.quant.mix import quantised
 from minillm.report import describe, stored_as
@@ -27,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     tokens = _context(options.get("max_model_len"), config)
     rows = [("model", f"{args.model}, {dtype}"), *_geometry(config), *_memory(config, dtype, tokens)]
     placement = {name: options[name] for name in PLACEMENT if name in options}
+    check_placement(dict.fromkeys(PLACEMENT) | {"offload": "auto"} | placement)
     if args.hardware:
         rows += _on(PUBLISHED[args.hardware], config, DTYPES[dtype], options.get("max_model_len"), placement)
     elif placement:
@@ -85,8 +87,9 @@ def _on(
         speed = machine.host_gb_s * GB / read
         return [("predicted for", machine.name), ("speed", f"{short(speed)} tokens a second at most")]
     tokens = tokens or min(config.context_length, PLANNED_TOKENS)
-    free = int(machine.gpu_memory_bytes * USABLE)
-    decision = decide(Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, free=free, **placement))
+    total, free = machine.gpu_memory_bytes, int(machine.gpu_memory_bytes * USABLE)
+    there = {"free": free, "total": total}
+    decision = decide(Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, **there, **placement))
     rates = Rates(machine.link_gb_s, machine.gpu_gb_s)
     made = decode(config, dtype_bytes, decision.mode, decision.placement, rates)
     return [
