@@ -156,6 +156,8 @@ def _check(request: Request) -> None:
     if budget is not None and request.gpu_memory_gib is not None:
         raise InputError("gpu_layer_budget and gpu_memory_gib say one thing in two ways: give one of them")
     asked = request.gpu_memory_gib
+    if asked is not None and mode == "none":
+        raise InputError(f"gpu_memory_gib is {float(asked):g}, but offload is none: drop one")
     if asked is not None and request.total is not None and int(asked * GIB) > request.total:
         raise InputError(
             f"gpu_memory_gib is {float(asked):g}, but the device has {gib(request.total)}: at most that"
@@ -164,8 +166,6 @@ def _check(request: Request) -> None:
         raise InputError(
             f"gpu_layer_budget {budget} of {request.layers} layers, but offload is none: drop one"
         )
-    if asked is not None and mode == "none":
-        raise InputError(f"gpu_memory_gib is {float(asked):g}, but offload is none: drop one")
     check_slots(slots, budget, mode)
 
 
