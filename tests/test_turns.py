@@ -1,6 +1,7 @@
 """One LLM from several threads: one line instead of wrong tokens, and nothing else is refused."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -108,3 +109,26 @@ def test_threads_one_after_the_other_are_served(llm):
         thread.join(30)
     assert found == [expected] * 3
     assert list(stream)[-1].output.token_ids == expected
+
+
+@pytest.mark.parametrize("offload", ["naive", "prefetch"])
+def test_closing_ends_a_step_in_another_thread_with_one_line(make_checkpoint, offload):
+    llm = LLM(make_checkpoint()[0], device="cpu", offload=offload, gpu_layer_budget=1, link_gb_s=5.0)
+    llm._accelerator.link_gb_s = 1e-4  # a step takes seconds
+    chunks, errors = [], []
+
+    def run():
+        try:
+            chunks.extend(llm.stream(PROMPT, PARAMS))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    time.sleep(0.3)
+    llm.close()
+    thread.join(30)
+    (error,) = errors
+    assert isinstance(error, RunError)
+    assert "closed" in str(error)
+    assert chunks == []

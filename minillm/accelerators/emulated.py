@@ -192,6 +192,8 @@ class Emulated:
     def _check(self) -> None:
         if self._error is not None:
             raise RunError(f"a copy to the emulated device failed: {self._error}") from self._error
+        if self._abandoned:  # and what was waited for may not be there
+            raise RunError("the emulated device is closed")
 
     # ---- the other thread ----
 

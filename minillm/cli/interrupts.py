@@ -1,7 +1,7 @@
 """Ctrl-C that no library can swallow.
 
 Inside an import a KeyboardInterrupt is lost where C code, or an `except` around an optional module, takes it
-for a failure: of torch's, one in five. So one that comes then is put off until the import is over.
+for a failure; a run then went on. So one that comes meanwhile is put off until the import is over.
 """
 
 import _thread
