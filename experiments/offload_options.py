@@ -6,8 +6,10 @@ device, whose slow link makes the same things happen in seconds. Goals are about
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import Path
 
 import torch
 
@@ -16,8 +18,10 @@ from experiments.results import FOLDER, Results
 from minillm import ModelConfig, block_times, device
 from minillm.accelerators.pick import pick
 from minillm.block_times import BlockTimes
+from minillm.checks import number, whole
 from minillm.errors import InputError, RunError
 from minillm.model_source import find_model
+from minillm.options import MOST_GIB, check_dtype, check_link
 from minillm.units import GIB
 
 CAP_GIB = 7.2  # what a card of 8 GB leaves
@@ -26,6 +30,15 @@ DEFAULTS = {
     "cuda": {"model": "random:Qwen3-8B", "dtype": "auto", "link_gb_s": None, "cap_gib": CAP_GIB},
     "cpu": {"model": "tiny", "dtype": "float32", "link_gb_s": 0.5, "cap_gib": None},
 }
+COUNTS = (
+    "prompts",
+    "new_tokens",
+    "prompt_tokens",
+    "lengths",
+    "tokens",
+    "kv_tokens",
+)  # options of some of the commands
+BUDGETS = ("budget", "budgets", "lifted")  # in layers
 
 # ---- options ----
 
@@ -46,13 +59,52 @@ def parser(name: str, description: str, model: str = "random:Qwen3-8B") -> argpa
 
 
 def complete(options: argparse.Namespace, defaults: dict[str, dict]) -> argparse.Namespace:
-    """Fill in what was not given, from defaults by device: those that all have, and a command's own."""
+    """Fill in what was not given, from defaults by device: those that all have, and a command's own.
+
+    InputError for what no run could come of, before anything is measured.
+    """
     options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     for name, value in (DEFAULTS[options.device] | defaults[options.device]).items():
         if getattr(options, name) is None:
             setattr(options, name, value)
     options.judged = options.device == "cuda" and not options.no_goals
+    _check(options)
     return options
+
+
+def _check(options: argparse.Namespace) -> None:
+    given = vars(options)
+    for name in set(COUNTS) & set(given):
+        for value in _several(given[name]):
+            whole(_flag(name), value, 1)
+    check_dtype(options.dtype)
+    check_link(options.link_gb_s)
+    if options.cap_gib is not None:
+        number("--cap-gib", options.cap_gib, 0, MOST_GIB, above=True)
+    budgets = [(name, value) for name in set(BUDGETS) & set(given) for value in _several(given[name])]
+    layers = config_of(options)[0].num_hidden_layers if budgets else 0
+    for name, value in budgets:
+        whole(f"{_flag(name)} for {options.model}", value, 1, layers)
+    _check_folder(options.out)
+
+
+def _several(value: int | list[int] | None) -> list[int]:
+    return [] if value is None else value if isinstance(value, list) else [value]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _check_folder(out: str | Path) -> None:
+    """Make it, and a file in it."""
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"--out is {out}: no file can be made there ({why}), name another folder") from None
 
 
 def settings(options: argparse.Namespace, *names: str) -> dict:

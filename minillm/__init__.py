@@ -4,7 +4,6 @@ Public names load on first use, so that `import minillm` does not import torch.
 """
 
 from importlib import import_module
-from typing import Any
 
 __version__ = "0.1.0"
 
@@ -16,7 +15,7 @@ _HOMES = {
 __all__ = ["LLM", "ModelConfig", "SamplingParams", "__version__"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'minillm' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -4,9 +4,11 @@ from dataclasses import asdict, dataclass
 from statistics import mean
 
 from minillm import LLM, SamplingParams
+from minillm.checks import shown, whole
 from minillm.errors import InputError
 
 WARM_UP = 3  # tokens
+MOST_REQUESTS = 4096  # a batch; prompts are lists of Python, 8 bytes a token and more
 
 
 @dataclass(frozen=True)
@@ -29,11 +31,8 @@ class Bench:
 
 def bench(llm: LLM, prompt_tokens: int = 128, new_tokens: int = 64, batch: int = 1) -> Bench:
     """Measure `batch` requests at once, greedy, past the end token; InputError when they do not fit."""
-    if prompt_tokens + new_tokens - 1 > llm.max_model_len:
-        raise InputError(
-            f"{prompt_tokens} tokens of prompt and {new_tokens} new ones are more than the context of "
-            f"{llm.max_model_len}: shorten one of them"
-        )
+    check_lengths(llm, prompt_tokens, new_tokens)
+    check_batch(batch)
     prompts = [made_up_prompt(prompt_tokens, llm.config.vocab_size, number) for number in range(batch)]
     llm.generate(prompts[0], SamplingParams(max_tokens=min(WARM_UP, new_tokens), ignore_eos=True))
     runs = [
@@ -50,6 +49,22 @@ def bench(llm: LLM, prompt_tokens: int = 128, new_tokens: int = 64, batch: int =
         peak_memory_bytes=runs[0].peak_memory_bytes,
         predicted_tokens_per_s=llm.decision.tokens_per_s,
     )
+
+
+def check_batch(batch: int) -> None:
+    """Raise InputError for a number of requests that nobody would wait for, or none."""
+    whole("batch", batch, 1, MOST_REQUESTS)
+
+
+def check_lengths(llm: LLM, prompt_tokens: int, new_tokens: int) -> None:
+    """Raise InputError for a request that is empty or beyond the context."""
+    whole("prompt_tokens", prompt_tokens, 1)
+    whole("new_tokens", new_tokens, 1)
+    if prompt_tokens + new_tokens - 1 > llm.max_model_len:
+        raise InputError(
+            f"{shown(prompt_tokens)} tokens of prompt and {shown(new_tokens)} new ones are more than the "
+            f"context of {llm.max_model_len}: shorten one of them"
+        )
 
 
 def made_up_prompt(tokens: int, vocab_size: int, number: int = 0) -> list[int]:

@@ -156,14 +156,21 @@ def _check(request: Request) -> None:
     if budget is not None and request.gpu_memory_gib is not None:
         raise InputError("gpu_layer_budget and gpu_memory_gib say one thing in two ways: give one of them")
     asked = request.gpu_memory_gib
+    if asked is not None and mode == "none":
+        raise InputError(f"gpu_memory_gib is {float(asked):g}, but offload is none: drop one")
     if asked is not None and request.total is not None and int(asked * GIB) > request.total:
         raise InputError(
-            f"gpu_memory_gib is {asked:g}, but the device has {gib(request.total)}: at most that"
+            f"gpu_memory_gib is {float(asked):g}, but the device has {gib(request.total)}: at most that"
         )
     if budget is not None and budget < request.layers and mode == "none":
         raise InputError(
             f"gpu_layer_budget {budget} of {request.layers} layers, but offload is none: drop one"
         )
+    check_slots(slots, budget, mode)
+
+
+def check_slots(slots: int | None, budget: int | None, mode: str) -> None:
+    """Raise InputError where a mode has no slots to choose, or more are asked for than the budget has."""
     if slots is not None and mode in ("none", "naive"):
         raise InputError(f"slots is {slots}, but offload {mode} has no slots to choose: leave it out")
     if budget is not None and slots is not None and slots > budget:

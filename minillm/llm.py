@@ -13,6 +13,7 @@ from minillm import device as devices
 from minillm import memory
 from minillm.accelerators.pick import pick as pick_accelerator
 from minillm.budget import PLANNED_TOKENS, Decision
+from minillm.checks import shown
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
 from minillm.fast_path import describe
@@ -29,6 +30,7 @@ from minillm.residency import Residency
 from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
 from minillm.tokenizer import Tokenizer
+from minillm.turns import Turns
 from minillm.weights import Fill
 
 
@@ -52,7 +54,7 @@ class LLM:
     `enforce_eager`: on CUDA no fused kernels, and no graphs of decode steps.
 
     Raises InputError (bad input) or RunError (it does not work here); each message names the value, the
-    limit and the remedy. A context manager; `close` frees the weights.
+    limit and the remedy. A context manager; `close` frees the weights. One thread at a time may run it.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class LLM:
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self._engine: Engine | None = None
+        self._turns = Turns(self.name)
         self._peak: int | None = None  # of the latest run
 
         def load(enforce_eager: bool) -> None:
@@ -137,12 +140,14 @@ class LLM:
         """
         self._check_open()
         stays_naive = self.decision.mode == "naive" and slots is None
-        offload = offload or ("naive" if stays_naive else "auto")
+        if offload is None:
+            offload = "naive" if stays_naive else "auto"
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         check_placement(asked | {"slots": slots})
-        self._engine.forget()
-        self.residency.move(slots=slots, **asked)
-        self._engine.warm_up(self.max_model_len)
+        with self._turns.take():
+            self._engine.forget()
+            self.residency.move(slots=slots, **asked)
+            self._engine.warm_up(self.max_model_len)
 
     @property
     def decision(self) -> Decision:
@@ -156,7 +161,10 @@ class LLM:
         Of an LLM with offloading; others record only the head. It costs some speed.
         """
         self._check_open()
-        self.residency.restart()
+        if self._accelerator.recorder is not None:
+            raise RunError(f"this LLM ({self.name}) is being recorded already: end that recording() first")
+        with self._turns.take():
+            self.residency.restart()
         self._accelerator.recorder = recorder = Recorder(self._accelerator)
         try:
             yield recorder
@@ -201,7 +209,7 @@ class LLM:
         self._check_open()
         self._accelerator.reset_peak()
         with devices.explained_memory_errors(self._accelerator):
-            for sequence in self._engine.run(sequences):
+            for sequence in self._turns.each(self._engine.run(sequences)):
                 yield sequence
                 self._check_open()  # it may have been closed while the caller held a stream
 
@@ -234,7 +242,7 @@ class LLM:
         memory.check_fits(needed, memory.available_bytes(), what, "shorten the prompt")
         # Made outside inference mode, so that the caller may change it.
         logits = torch.empty(len(ids), self.config.vocab_size, device="cpu")
-        with devices.explained_memory_errors(self._accelerator):
+        with self._turns.take(), devices.explained_memory_errors(self._accelerator):
             self._engine.logits(ids, logits)
         return logits
 
@@ -284,5 +292,5 @@ class LLM:
 
 def _model_len(asked: int | None, context: int) -> int:
     if asked is not None and asked > context:
-        raise InputError(f"max_model_len {asked} is beyond the model's context of {context} tokens")
+        raise InputError(f"max_model_len {shown(asked)} is beyond the model's context of {context} tokens")
     return asked or context

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -127,6 +128,40 @@ def test_closing_finishes_what_was_asked_for_and_refuses_more(make):
     assert torch.equal(target, source())
     with pytest.raises(RunError, match="closed"):
         device.copy(target, source())
+
+
+@pytest.mark.parametrize("link_gb_s", [1e-6, 1e-4, 0.01])
+@pytest.mark.parametrize("waiting", [False, True])
+def test_closing_does_not_wait_for_a_slow_link(make, link_gb_s, waiting):
+    device = make(link_gb_s=link_gb_s)
+    target = device.empty(SIZE)
+    for _ in range(20):
+        device.copy(target, source())
+        if waiting:
+            device.copy_after(threading.Event())  # that nobody sets
+    time.sleep(0.05)
+    began = time.perf_counter()
+    device.close()
+    assert time.perf_counter() - began < 1.5
+    assert not device._thread.is_alive()
+
+
+def test_tidying_up_after_ctrl_c_does_not_wait_for_a_slow_link(make):
+    device = make(link_gb_s=1e-4)
+    target = device.empty(SIZE)
+    device.copy(target, source())
+    began = time.perf_counter()
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        device.synchronize()
+    assert time.perf_counter() - began < 1.0
+    assert torch.equal(target, source())
+    device.link_gb_s = 0.1
+    began = time.perf_counter()
+    device.copy(target, source(8))
+    device.synchronize()
+    assert time.perf_counter() - began >= SIZE / 0.1e9  # and later ones take their time
 
 
 def test_a_program_may_end_without_closing_the_device():

@@ -164,15 +164,26 @@ def test_the_api_refuses_values_of_another_kind(keywords):
         {"quantize": "int4"},  # whose groups do not divide this model's 48 columns
         {"quantize": "int3"},
         {"quantize": 4},
+        {"enforce_eager": "yes"},
+        {"enforce_eager": None},
+        {"enforce_eager": np.array([1, 2])},
+        {"dtype": np.array(["float32", "auto"])},
+        {"max_model_len": 10**5000},
+        {"gpu_memory_gib": 1e300},
+        {"gpu_memory_gib": -1},
+        {"link_gb_s": 1e-300},
+        {"link_gb_s": 10**400},
     ],
-    ids=repr,
+    ids=lambda keywords: next(iter(keywords)),  # repr refuses numbers of thousands of digits
 )
 def test_llm_refuses_bad_values(model, keywords):
     good = {"dtype": "float32", "offload": "none", "quantize": "int8", "max_model_len": 512}
     LLM(model, device="cpu", seed=np.int64(3), **good).close()
     name = "int4's groups of 128" if keywords == {"quantize": "int4"} else next(iter(keywords))
-    with pytest.raises(InputError, match=name):
+    with pytest.raises(InputError, match=name) as caught:
         LLM(model, **keywords)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 200
 
 
 def test_numpys_numbers_count_as_pythons():

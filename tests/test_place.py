@@ -62,6 +62,10 @@ def test_a_placement_in_gib_counts_what_the_model_holds_already(folder):
         ({"gpu_memory_gib": 1e-9}, RunError, "not one layer fits"),
         ({"gpu_memory_gib": 5.0}, InputError, "gpu_memory_gib is 5, but the device has"),
         ({"offload": "magic"}, InputError, "offload is 'magic'"),
+        ({"offload": ""}, InputError, "offload is ''"),
+        ({"offload": 0}, InputError, "offload is 0"),
+        ({"gpu_memory_gib": 1e-3, "offload": "none"}, InputError, "offload is none: drop one"),
+        ({"gpu_memory_gib": 1e300}, InputError, "gpu_memory_gib is 1e[+]300.*at most"),
     ],
 )
 def test_a_bad_placement_is_one_line_and_changes_nothing(folder, options, error, words):

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from minillm import LLM, SamplingParams
+from minillm.errors import RunError
 from minillm.schedule import HEAD, Copy, naive, prefetch
 
 NEW, LAYERS = 4, 5
@@ -65,3 +66,14 @@ def test_recording_ends_with_its_context_also_by_an_exception(folder):
             pass
         llm.generate([1], SamplingParams(max_tokens=2))
         assert recorder.timeline.events == ()
+
+
+def test_a_recording_inside_a_recording_is_refused_and_the_outer_one_goes_on(folder):
+    with LLM(folder, device="cpu", gpu_layer_budget=2) as llm:
+        with llm.recording() as outer:
+            with pytest.raises(RunError, match="being recorded already"), llm.recording():
+                pass
+            llm.generate([1], SamplingParams(max_tokens=2))
+        assert outer.timeline.passes == 2
+        with llm.recording():
+            pass

@@ -5,6 +5,7 @@ happen on the other thread, and really at the same time.
 """
 
 import atexit
+import sys
 import threading
 import time
 from collections import defaultdict, deque
@@ -19,6 +20,7 @@ from minillm.errors import RunError
 from minillm.schedule import Step
 from minillm.units import GB, MIB, gib
 
+GRACE_S = 0.5  # that closing lets copies go on which were asked for
 PIECE = MIB  # bytes that are copied between two looks at the clock
 POISON = 0xFF  # as bytes of bfloat16, float16 or float32: NaN
 
@@ -43,6 +45,7 @@ class Emulated:
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
         self._closed = self._abandoned = False
+        self._hurry = threading.Event()  # nobody cares how long copies should take
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
         self._thread.start()
@@ -113,6 +116,8 @@ class Emulated:
         self._queue(lambda: self._wait(event))
 
     def compute_after(self, event: threading.Event) -> None:
+        if isinstance(sys.exception(), KeyboardInterrupt):
+            self._hurry_up()
         if self.link_gb_s is None:
             self._settle()
         while not event.wait(timeout=1.0):
@@ -153,12 +158,18 @@ class Emulated:
         with self._state:
             self._closed = True
             self._state.notify_all()
-        self._thread.join()
+        try:
+            self._thread.join(GRACE_S)
+        finally:
+            self._abandoned = True
+            self._hurry.set()
+            self._thread.join()
         self._kept.clear()
 
     def _abandon(self) -> None:
         """Close without waiting for copies, which nobody will read."""
         self._abandoned = True
+        self._hurry.set()
         self.close()
 
     def _queue(self, job: Callable[[], None]) -> None:
@@ -172,9 +183,17 @@ class Emulated:
         with self._state:
             self._state.wait_for(lambda: not self._jobs or self._error is not None)
 
+    def _hurry_up(self) -> None:
+        """What was asked for is copied at once: whoever tidies up after Ctrl-C should not wait for a link."""
+        with self._state:
+            if self._jobs:
+                self._hurry.set()
+
     def _check(self) -> None:
         if self._error is not None:
             raise RunError(f"a copy to the emulated device failed: {self._error}") from self._error
+        if self._abandoned:  # and what was waited for may not be there
+            raise RunError("the emulated device is closed")
 
     # ---- the other thread ----
 
@@ -192,20 +211,27 @@ class Emulated:
                 self._error = self._error or error
             with self._state:
                 self._jobs.popleft()
+                if not self._jobs and not self._abandoned:
+                    self._hurry.clear()
                 self._state.notify_all()
 
     def _wait(self, event: threading.Event) -> None:
-        while not event.wait(timeout=1.0):
-            if self._closed:
-                return
+        while not self._closed and not event.wait(timeout=0.1):
+            pass
 
     def _copy(self, target: torch.Tensor, source: torch.Tensor) -> None:
         began = time.perf_counter()
         target.fill_(POISON)
         for begin in range(0, len(source), PIECE):
+            end = min(begin + PIECE, len(source))
+            self._pause(began, end)
             if self._abandoned:
                 return
-            end = min(begin + PIECE, len(source))
-            if self.link_gb_s is not None:  # a piece arrives when its last byte does
-                time.sleep(max(0.0, began + end / (self.link_gb_s * GB) - time.perf_counter()))
             target[begin:end].copy_(source[begin:end])
+
+    def _pause(self, began: float, num_bytes: int) -> None:
+        """Until so many bytes of a copy may be there, or nobody wants them; each piece ends with its last."""
+        if self.link_gb_s is not None:
+            left = began + num_bytes / (self.link_gb_s * GB) - time.perf_counter()
+            if left > 0:
+                self._hurry.wait(left)

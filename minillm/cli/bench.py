@@ -11,8 +11,9 @@ from minillm.units import gib, short
 def run(args: argparse.Namespace) -> int:
     """Measure the model of `args`; returns the exit status."""
     from minillm import LLM
-    from minillm.bench import bench
+    from minillm.bench import bench, check_batch
 
+    check_batch(args.batch)
     with LLM(args.model, **llm_keywords(args)) as llm:
         found = bench(llm, args.prompt_tokens, args.max_new_tokens, args.batch)
         report = llm.report()

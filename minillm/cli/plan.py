@@ -14,6 +14,7 @@ from minillm.errors import InputError
 from minillm.geometry import PARTS
 from minillm.hardware import PUBLISHED, USABLE, Hardware
 from minillm.model_source import find_model
+from minillm.options import check_placement
 from minillm.predict import Prediction, Rates, blocks, decode, read_bytes
 from minillm.quant.formats import Format
 from minillm.quant.mix import quantised
@@ -30,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
     tokens = _context(options.get("max_model_len"), config)
     rows = [("model", f"{args.model}, {dtype}{note}"), *_geometry(config), *_memory(config, dtype, tokens)]
     placement = {name: options[name] for name in PLACEMENT if name in options}
+    check_placement(dict.fromkeys(PLACEMENT) | {"offload": "auto"} | placement)
     if args.hardware:
         rows += _on(PUBLISHED[args.hardware], config, DTYPES[dtype], options.get("max_model_len"), placement)
     elif placement:

@@ -13,6 +13,7 @@ from minillm.cli.terminal import write
 from minillm.config import DTYPES, ModelConfig
 from minillm.errors import InputError
 from minillm.model_source import ModelSource, find_model
+from minillm.options import MOST_GIB
 from minillm.quant.mix import Mix, with_mix
 from minillm.units import gib
 
@@ -90,7 +91,7 @@ def _check_usage(args: argparse.Namespace, options: dict[str, Any]) -> None:
     if by_hand:
         Mix.parse(options["quantize"])
     else:
-        checks.number("--budget-gib", args.budget_gib, 0, above=True)
+        checks.number("--budget-gib", args.budget_gib, 0, MOST_GIB, above=True)
 
 
 def _fitted(
