@@ -125,8 +125,9 @@ def on_card(
     machine: Hardware, config: ModelConfig, dtype_bytes: int, tokens: int, **placement
 ) -> tuple[Decision, Prediction]:
     """Where layers lie on a machine with a GPU, and its speed, from published figures; keywords of `LLM`."""
-    asked = Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, free=_free(machine), **placement)
-    decision, rates = decide(asked), Rates(machine.link_gb_s, machine.gpu_gb_s)
+    there = {"free": _free(machine), "total": machine.gpu_memory_bytes}
+    decision = decide(Request(config=config, dtype_bytes=dtype_bytes, tokens=tokens, **there, **placement))
+    rates = Rates(machine.link_gb_s, machine.gpu_gb_s)
     return decision, decode(config, dtype_bytes, decision.mode, decision.placement, rates)
 
 
