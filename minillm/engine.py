@@ -106,8 +106,7 @@ class Engine:
             while active:
                 rows = cache.rows(0, len(active))
                 while all(sequence.finish_reason is None for sequence in active):
-                    decode = self._decode_by_graph if self._by_graph else self._decode
-                    decode(active, rows)
+                    self._step(active, rows)
                     yield from active
                 self._drop_step()
                 active = drop_ended(active, cache)
@@ -141,13 +140,19 @@ class Engine:
             hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
             self._choose([sequence], hidden)
 
+    def _step(self, active: list[Sequence], cache: KVCache) -> None:
+        if self._by_graph:
+            self._decode_by_graph(active, cache)
+        else:
+            self._drop_step()  # where somebody has just begun to look on
+            self._decode(active, cache)
+
     def _drop_step(self) -> None:
         if self.graphs:
             self.graphs.drop()
 
     @torch.inference_mode()
     def _decode(self, active: list[Sequence], cache: KVCache) -> None:
-        self._drop_step()  # somebody began to look on
         newest = torch.tensor([sequence.token_ids[-1:] for sequence in active])
         self._choose(active, self.model(newest, cache, [sequence.stored for sequence in active]))
 
