@@ -45,7 +45,7 @@ def resident(archive: Archive, experiment: str, model: str) -> Table:
     rows = tuple(_resident(stored, model, name, group, base) for name, group in found.items())
     head = ("program", "prompts × tokens", "TTFT", "decode, tok/s", "range", "over vLLM")
     head += ("of GPU bandwidth", "peak GPU memory", CARD_HEAD)
-    notes = tuple(note for note in stored.content.get("notes", ()) if note.startswith("resident"))
+    notes = tuple(note for note in stored.content.get("notes", ()) if note.startswith("Resident"))
     return Table(caption(f"{model}, all layers on the GPU", stored), head, rows or ABSENT, notes)
 
 

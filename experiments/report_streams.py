@@ -91,7 +91,7 @@ def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Table:
     notes = (
         "Layers on the GPU: those that stay, and slots that the others pass through. Peak memory: of the "
         "longest prompt, with a KV cache of the same number of tokens on both sides.",
-        *(note for note in stored.content.get("notes", ()) if not note.startswith("resident")),
+        *(note for note in stored.content.get("notes", ()) if not note.startswith("Resident")),
     )
     return Table(caption(f"{model}, offloaded, beside vLLM", stored), head, rows or ABSENT, notes)
 
