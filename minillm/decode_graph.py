@@ -37,6 +37,7 @@ class DecodeGraphs:
 
     def cache(self, batch: int, capacity: int) -> KVCache:
         """An empty cache in the memory that is kept; where that is too small, in new memory."""
+        self.drop()
         if self.memory is None or self.memory.batch < batch or self.memory.capacity < capacity:
             self.forget()
             room = max(capacity, self.tokens) if batch == 1 else capacity

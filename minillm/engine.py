@@ -115,7 +115,6 @@ class Engine:
     def _cache(self, batch: int, capacity: int) -> Iterator[KVCache]:
         """A cache in memory that is counted as the device's."""
         if self.graphs:
-            self._drop_step()
             with torch.inference_mode():
                 cache = self.graphs.cache(batch, capacity)
             try:
