@@ -30,14 +30,7 @@ DEFAULTS = {
     "cuda": {"model": "random:Qwen3-8B", "dtype": "auto", "link_gb_s": None, "cap_gib": CAP_GIB},
     "cpu": {"model": "tiny", "dtype": "float32", "link_gb_s": 0.5, "cap_gib": None},
 }
-COUNTS = (
-    "prompts",
-    "new_tokens",
-    "prompt_tokens",
-    "lengths",
-    "tokens",
-    "kv_tokens",
-)  # options of some of the commands
+COUNTS = ("prompts", "new_tokens", "prompt_tokens", "lengths", "tokens", "kv_tokens")  # where there are any
 BUDGETS = ("budget", "budgets", "lifted")  # in layers
 
 # ---- options ----
