@@ -45,7 +45,7 @@ def attend_many(q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, end: 
     _attend_many[(B * H, triton.cdiv(T, ROWS))](
         q, keys, values, out, T, end, keys.stride(0), keys.stride(1), D**-0.5 * LOG2_E,
         H=H, G=H // keys.shape[1], D=D, ROWS=ROWS, BLOCK=BLOCK, PDL=pdl,
-        num_warps=8, num_stages=2, launch_pdl=pdl,
+        num_warps=8, num_stages=3, launch_pdl=pdl,
     )  # fmt: skip
     return out.flatten(2)
 
