@@ -1,6 +1,5 @@
-"""Tables of the report: machines, models and files; correctness; goals that were missed."""
+"""Tables of the report: machines, models and files; correctness."""
 
-import re
 from collections.abc import Sequence
 from math import prod
 
@@ -27,8 +26,8 @@ LEFT = int(USABLE * CARD.gpu_memory_bytes)  # bytes of it that a driver and a de
 MODELS = ("Qwen3-1.7B", "Qwen3-8B", "Qwen3-14B", "Qwen3-32B")
 # What the report is about; a file that is not there is told, too.
 EXPERIMENTS = (
-    *("parity", "gpu_tests", "baseline", "vllm", "fast_path", "offload_compare", "budget_sweep", "simulator"),
-    *("loading", "bigger_models", "quant"),
+    *("parity", "gpu_tests", "cells", "baseline", "vllm", "fast_path"),
+    *("offload_compare", "budget_sweep", "simulator", "loading", "bigger_models", "quant"),
 )
 
 
@@ -229,41 +228,21 @@ def own_modes(archive: Archive) -> Table:
         for name in ("every placement wrote the same tokens", "bytes copied a pass are the schedule's"):
             value = stored.check(name)
             rows.append((experiment, name, NOT_YET if value is None else "yes" if value else "no"))
-    tests, checks = archive.get("gpu_tests").rows(), archive.get("gpu_tests").checks
-    said = f"{checks[0]['value']:.0f} of {checks[0]['goal']:.0f}" if checks else NOT_YET
-    rows.append(("tests/gpu", "tests on the GPU that passed, each when it ran last", said))
+    on_the_gpu = {
+        "gpu_tests": ("tests/gpu", "tests on the GPU that passed, each when it ran last"),
+        "cells": ("notebooks", "notebooks that ran as scripts on the GPU"),
+    }
+    for experiment, row in on_the_gpu.items():
+        checks = archive.get(experiment).checks
+        said = f"{checks[0]['value']:.0f} of {checks[0]['goal']:.0f}" if checks else NOT_YET
+        rows.append((*row, said))
+    tests = archive.get("gpu_tests").rows()
     failures = tests[-1].get("failures", {}) if tests else {}
     notes = tuple(f"Failed: {name}: {why}" for name, why in failures.items())
     return Table("Between our own modes", ("where", "what", "result"), tuple(rows), notes)
 
 
-# ---- goals ----
-
-
-def missed(archive: Archive, causes: Sequence[tuple[str, str]] = ()) -> Table:
-    """Every goal that was not met. `causes`: pairs of a pattern of a check's name and what is known of it."""
-    rows = [
-        (
-            f"{stored.experiment}, {stored.place}",
-            check["name"],
-            *_goal(check),
-            _cause(check["name"], causes),
-        )
-        for stored in archive.all()
-        for check in stored.checks
-        if check["met"] is False
-    ]
-    head = ("result", "what was to be reached", "value", "goal", "what is known of the cause")
-    return Table("Goals that were missed", head, tuple(rows) or (("none",),))
-
-
-def _goal(check: dict) -> tuple[str, str]:
-    value = NOT_YET if check["value"] is None else f"{check['value']:.4g}"
-    return value, f"{'≥' if check['better'] == 'higher' else '≤'} {check['goal']:.4g}"
-
-
-def _cause(name: str, causes: Sequence[tuple[str, str]]) -> str:
-    return next((text for pattern, text in causes if re.search(pattern, name)), "not found yet")
+# ---- notes and single figures ----
 
 
 def notes(archive: Archive) -> list[str]:

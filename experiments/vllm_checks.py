@@ -114,6 +114,8 @@ def offloaded_checks(rows: list[dict], model: str) -> list[dict]:
                 theirs = of(rows, model, "vllm", mode)
                 found = ratio(answers(mine), answers(theirs))
                 checks.append(check(name % "decode tok/s", found, DECODE_GOAL))
+                first = ratio(answers(mine), answers(theirs), "ttft_s")
+                checks.append(check(name % "TTFT", first, None, "lower"))
                 checks.append(peak_check(name % "peak GPU memory", mine, theirs))
                 locked = over(locked_bytes(mine), locked_bytes(theirs))
                 checks.append(check(name % "locked host memory", locked, None, "lower"))

@@ -24,7 +24,7 @@ REPORT_PARTS = (
     "**What this is.**",
     "## Summary",
     "## 1. Method",
-    "## 10. Where we missed our goals",
+    "## 10. Where we lose",
     "## 11. Problems met, and how they were solved",
     "## 12. What this cannot show",
     REMEMBER,

@@ -59,3 +59,22 @@ def test_without_ipywidgets_a_widgets_function_runs_once_with_its_first_values(t
 def test_a_missing_notebook_is_named():
     with pytest.raises(InputError, match=r"no notebook 'nowhere\.ipynb'"):
         cells.run(cells.Path("nowhere.ipynb"))
+
+
+def test_what_ran_is_kept_and_what_failed_is_told(tmp_path, capsys):
+    whole = write(tmp_path / "whole.ipynb", "x = 1", "y = x")
+    broken = write(tmp_path / "broken.ipynb", "x = 1", "x / 0")
+    last = write(tmp_path / "last.ipynb", "x = 1")
+    assert cells.main([str(path) for path in (whole, broken, last)] + ["--out", str(tmp_path)]) == 1
+    stored = json.loads(next(tmp_path.glob("cells__*.json")).read_text())
+    found = {row["key"]: (row.get("cells"), row.get("error")) for row in stored["rows"]}
+    told = "broken.ipynb, cell 2: ZeroDivisionError: division by zero"
+    assert found == {"whole": (2, None), "broken": (None, told), "last": (1, None)}
+    assert [(c["value"], c["met"]) for c in stored["checks"]] == [(2, False)]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert cells.main([str(whole), "--out", str(tmp_path)]) == 0
+
+
+def test_without_a_folder_nothing_is_kept(tmp_path):
+    assert cells.main([str(write(tmp_path / "a.ipynb", "x = 1"))]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ipynb"]

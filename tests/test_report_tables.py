@@ -6,7 +6,14 @@ import pytest
 from matplotlib import pyplot as plt
 from small_results import cells, store
 
-from experiments import report_figures, report_fits, report_quant, report_streams, report_tables
+from experiments import (
+    report_figures,
+    report_fits,
+    report_losses,
+    report_quant,
+    report_streams,
+    report_tables,
+)
 from experiments import report_timelines as timelines
 from experiments.report_results import NOT_YET, Archive, caption, middle, milliseconds, number, over
 from experiments.report_table import ABSENT, Table, show
@@ -154,14 +161,36 @@ def test_missed_goals_are_listed_with_what_is_known(archive):
     slow = {"name": "naive/3: speed", "value": 0.5, "goal": 1.0, "better": "higher", "met": False}
     large = {"name": "memory", "value": None, "goal": 1.0, "better": "lower", "met": False}
     store(archive, "vllm", checks=[met, slow, reported, large])
-    table = report_tables.missed(archive, (("naive/.*speed", "the host"),))
+    table = report_losses.missed(archive, (("naive/.*speed", "the host"),))
     assert table.rows == (
         ("vllm, H200", "naive/3: speed", "0.5", "≥ 1", "the host"),
         ("vllm, H200", "memory", NOT_YET, "≤ 1", "not found yet"),
     )
     assert cells(report_tables.files(archive), "vllm")[-1] == "1 of 3"
     store(archive, "vllm", checks=[met])
-    assert report_tables.missed(archive).rows == (("none",),)
+    assert report_losses.missed(archive).rows == (("none",),)
+
+
+def test_where_another_program_is_ahead(archive):
+    def compared(name, value, better, met=None):
+        return {"name": name, "value": value, "goal": 1.1, "better": better, "met": met}
+
+    checks = [
+        compared("8B: prefill, ours over vllm", 1.05, "lower", True),
+        compared("8B: memory, ours over vllm", 0.95, "lower", True),
+        compared("8B: tok/s, ours over vllm", 0.5, "higher"),
+        compared("8B: tok/s, ours over transformers", 20.0, "higher"),
+        compared("14B: prefill, ours over vllm", 1.5, "lower", False),  # a missed goal: in the other table
+        compared("8B: peak, ours over vllm", None, "lower"),
+        compared("predicted over measured", 1.01, "lower"),
+    ]
+    store(archive, "vllm", checks=checks)
+    assert report_losses.behind(archive, (("prefill", "attention"),)).rows == (
+        ("vllm, H200", "8B: prefill, ours over vllm", "1.050", "attention"),
+        ("vllm, H200", "8B: tok/s, ours over vllm", "0.500", "not found yet"),
+    )
+    store(archive, "vllm", checks=checks[1:2])
+    assert report_losses.behind(archive).rows == (("nowhere",),)
 
 
 def test_rounding_up_to_powers_of_two():

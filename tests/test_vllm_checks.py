@@ -118,7 +118,7 @@ def test_offloaders_are_compared_at_each_budget():
         for n, end in enumerate(("", "-14"))
     ]
     other = [
-        row("prefetch/10", "vllm", "prefetch", 6.5),
+        row("prefetch/10", "vllm", "prefetch", 6.5, ttft=0.08),
         row("prefetch/peak", "vllm", "prefetch", 1.0, peak=90),
     ]
     found = figures([*mine, *other])
@@ -126,6 +126,7 @@ def test_offloaders_are_compared_at_each_budget():
     assert found[name % (13, "decode tok/s", "prefetch")] == (pytest.approx(6 / 6.5), False)
     assert found[name % (14, "decode tok/s", "prefetch")] == (pytest.approx(7 / 6.5), True)
     assert found[name % (13, "peak GPU memory", "prefetch")] == (pytest.approx(100 / 90), False)
+    assert found[name % (13, "TTFT", "prefetch")] == (pytest.approx(0.1 / 0.08), None)
     assert not any("uva" in each for each in found)
     skipped = {"key": "Small/vllm/uva", "model": "Small", "engine": "vllm", "mode": "uva", "skipped": "why"}
     assert figures([*mine, skipped])[name % (14, "decode tok/s", "uva")] == (None, False)
