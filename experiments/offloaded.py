@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 
+from experiments.requests import UNCOUNTED
 from minillm import LLM, ModelConfig, SamplingParams, memory, schedule
 from minillm.block_times import BlockTimes
 from minillm.hardware import PUBLISHED, USABLE
@@ -123,8 +124,10 @@ class Offloaded:
         return self.llm.decision.device_bytes - spared
 
     def warm(self, prompt: list[int]) -> None:
-        """A generation that is not measured; afterwards the slots hold what the next pass starts with."""
-        self.llm.generate(prompt, SamplingParams(max_tokens=WARM_TOKENS, ignore_eos=True))
+        """Generations that are not measured; afterwards the slots hold what the next pass starts with."""
+        streaming = self.llm.decision.placement.streamed  # prompts are not captured then
+        for _ in range(1 if streaming else UNCOUNTED):
+            self.llm.generate(prompt, SamplingParams(max_tokens=WARM_TOKENS, ignore_eos=True))
 
     def run(self, prompt: list[int], tokens: int) -> dict:
         """Times and memory of one generation; RuntimeError unless each pass copied what the schedule says."""

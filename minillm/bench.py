@@ -1,4 +1,4 @@
-"""How fast an LLM is here: made-up prompts, a run to warm up, a run that counts."""
+"""How fast an LLM is here: made-up prompts, runs to warm up, a run that counts."""
 
 from dataclasses import asdict, dataclass
 from statistics import mean
@@ -8,6 +8,7 @@ from minillm.checks import shown, whole
 from minillm.errors import InputError
 
 WARM_UP = 3  # tokens
+UNCOUNTED = 2  # runs: the first one compiles what there is to compile, the second one captures graphs
 MOST_REQUESTS = 4096  # a batch; prompts are lists of Python, 8 bytes a token and more
 
 
@@ -34,7 +35,8 @@ def bench(llm: LLM, prompt_tokens: int = 128, new_tokens: int = 64, batch: int =
     check_lengths(llm, prompt_tokens, new_tokens)
     check_batch(batch)
     prompts = [made_up_prompt(prompt_tokens, llm.config.vocab_size, number) for number in range(batch)]
-    llm.generate(prompts[0], SamplingParams(max_tokens=min(WARM_UP, new_tokens), ignore_eos=True))
+    for _ in range(UNCOUNTED):
+        llm.generate(prompts, SamplingParams(max_tokens=min(WARM_UP, new_tokens), ignore_eos=True))
     runs = [
         out.metrics for out in llm.generate(prompts, SamplingParams(max_tokens=new_tokens, ignore_eos=True))
     ]

@@ -82,6 +82,7 @@ def decide(request: Request) -> Decision:
     if mode == "none" or (mode == "auto" and budget is None and request.fits(everything)):
         return _decision(request, "none", request.layers)
     budget = budget or _largest(request)
+    _check_weights(request, budget)
     if budget >= request.layers:
         note = f"all {request.layers} layers fit the budget: nothing streams, offloading changes nothing"
         return _decision(request, "none", request.layers, note)
@@ -97,6 +98,16 @@ def device_bytes(request: Request, placement: Placement) -> int:
     table = 0 if plan.head and (placement.streamed or request.table_on_host) else plan.embedding
     weights = sum(sizes[index] for index in placement.resident) + placement.slots * slot
     return weights + table + plan.head + plan.norm + plan.kv + plan.workspace + request.scratch
+
+
+def _check_weights(request: Request, budget: int) -> None:
+    """Raise RunError where the weights alone take more than there is; a shorter context would not help."""
+    least = device_bytes(request, request.placement(budget)) - request.plan.kv - request.plan.workspace
+    if request.limit is not None and least > request.limit:
+        raise RunError(
+            f"{budget} of {request.layers} layers take {gib(least)} of device memory with what is always "
+            f"there, and {gib(request.limit)} are free: at most {_largest(request)} fit"
+        )
 
 
 def slot_bytes(plan: memory.MemoryPlan, placement: Placement) -> int:

@@ -6,10 +6,12 @@ device would rest while the host looks.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 
+from minillm import memory
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache, Pass
 from minillm.graph_step import Chosen, GraphStep
@@ -25,6 +27,7 @@ class DecodeGraphs:
         self.model, self.dtype, self.accelerator, self.tokens = model, dtype, accelerator, tokens
         self.replays = 0
         self.memory: KVCache | None = None
+        self.lent: KVCache | None = None  # rows of it, to a run that has not ended
         self.steps: dict[int, GraphStep] = {}
         # Of steps that were asked for: by replay or not, the logits, and a wait for what was chosen.
         self.asked: deque[tuple[bool, torch.Tensor, Callable[[], torch.Tensor]]] = deque()
@@ -32,22 +35,48 @@ class DecodeGraphs:
 
     @property
     def num_bytes(self) -> int:
-        """Of the memory that is kept."""
-        return 0 if self.memory is None else self.memory.keys.nbytes + self.memory.values.nbytes
+        """Of the memory that is kept and free to be used."""
+        if self.memory is None or self.lent is not None:
+            return 0
+        return self.memory.keys.nbytes + self.memory.values.nbytes
 
-    def cache(self, batch: int, capacity: int) -> KVCache:
-        """An empty cache in the memory that is kept; where that is too small, in new memory."""
-        self.drop()
+    @contextmanager
+    def lend(self, batch: int, capacity: int) -> Iterator[KVCache]:
+        """An empty cache in the memory that is kept; where that is too small, in new memory.
+
+        To one run at a time. One that is held up between two tokens keeps it; others bring their own memory,
+        where no graph looks.
+        """
+        self.lent = cache = self._cache(batch, capacity)
+        try:
+            yield cache
+        finally:
+            if self.lent is cache:
+                self.drop()
+                self.lent = None
+
+    @torch.inference_mode()
+    def _cache(self, batch: int, capacity: int) -> KVCache:
         if self.memory is None or self.memory.batch < batch or self.memory.capacity < capacity:
             self.forget()
-            room = max(capacity, self.tokens) if batch == 1 else capacity
+            room = self._room(capacity) if batch == 1 else capacity
             device = self.accelerator.device
             self.memory = KVCache.allocate(self.model.config, batch, room, self.dtype, device)
         self.memory.lengths.zero_()
         return self.memory.rows(0, batch)
 
+    def _room(self, capacity: int) -> int:
+        """Tokens for a single sequence: what is needed where memory is too low for what may come later."""
+        needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * self.tokens
+        free = self.accelerator.free_bytes()
+        return max(capacity, self.tokens) if free is None or needed <= free else capacity
+
+    def holds(self, cache: KVCache) -> bool:
+        """Whether `cache` begins with the first sequence of the memory that is kept, where graphs look."""
+        return self.memory is not None and cache.keys.data_ptr() == self.memory.keys.data_ptr()
+
     def run(self, newest: list[int], cache: KVCache, going_on: bool = False) -> Chosen:
-        """Feed one token to each sequence of `cache`, the first ones of the memory that is kept.
+        """Feed one token to each sequence of `cache`, which the memory `holds`.
 
         What was chosen comes to the host. `going_on`: each sequence will take that, and one token more; so
         the next step is asked for now, and its logits are not there for anybody.
@@ -86,12 +115,14 @@ class DecodeGraphs:
 
     def prefill(self, token_ids: list[int], cache: KVCache) -> Chosen | None:
         """Feed a prompt to the one sequence of an empty `cache`; None where its length has no graph."""
-        kept = cache.keys.data_ptr() == self.memory.keys.data_ptr()  # the first sequence, where graphs look
-        return self.prompts.run(token_ids, cache, kept)
+        return self.prompts.run(token_ids, cache, self.holds(cache))
 
     def forget(self) -> None:
-        """Drop graphs and memory: weights are about to move, or somebody else wants the memory."""
+        """Drop graphs and memory: weights are about to move, or somebody else wants the memory.
+
+        A run that it is lent to keeps it, and goes on without graphs.
+        """
         self.drop()
         self.steps.clear()
         self.prompts.steps.clear()
-        self.memory = None
+        self.memory = self.lent = None

@@ -43,21 +43,21 @@ def has_flash(device: torch.device, dtype: torch.dtype, head_dim: int = 128) -> 
 
 
 @contextmanager
-def explained_memory_errors(accelerator: Accelerator) -> Iterator[None]:
+def explained_memory_errors(
+    accelerator: Accelerator, remedy: str = "fewer or shorter prompts, or a smaller model"
+) -> Iterator[None]:
     """Turn the allocators' failures into one RunError line."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise _no_memory(accelerator) from error
+        raise _no_memory(accelerator, remedy) from error
     except RuntimeError as error:
         if "can't allocate memory" not in str(error):  # how PyTorch's CPU allocator says it
             raise
-        raise _no_memory(accelerator) from error
+        raise _no_memory(accelerator, remedy) from error
 
 
-def _no_memory(accelerator: Accelerator) -> RunError:
+def _no_memory(accelerator: Accelerator, remedy: str) -> RunError:
     left = accelerator.free_bytes()
     free = "" if left is None else f" ({gib(left)} free)"
-    return RunError(
-        f"not enough memory on {accelerator.device}{free}: fewer or shorter prompts, or a smaller model"
-    )
+    return RunError(f"not enough memory on {accelerator.device}{free}: {remedy}")

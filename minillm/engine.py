@@ -16,6 +16,7 @@ from minillm import memory
 from minillm.accelerators import Accelerator
 from minillm.cache import KVCache
 from minillm.decode_graph import DecodeGraphs
+from minillm.device import explained_memory_errors
 from minillm.errors import RunError
 from minillm.fast_path import eager_because, graphed
 from minillm.graph_step import choose
@@ -60,15 +61,21 @@ class Engine:
             return
         params = SamplingParams(max_tokens=3, ignore_eos=True)
         sequence = Sequence([0, 0], params, seed=0, end_ids=frozenset(), max_model_len=longest)
+        counted = self.model.tokens_fed, self.graphs and self.graphs.replays
         began = time.perf_counter()
         silently = warnings.catch_warnings(action="ignore")
-        with Progress("compiling kernels", params.max_tokens, "pass") as passes, suppress(RunError), silently:
+        with (
+            Progress("compiling kernels", params.max_tokens, "pass") as passes,
+            silently,
+            suppress(RunError),
+            explained_memory_errors(self.accelerator),
+        ):
             for _ in self.run([sequence]):
                 passes.advance()
         self.warm_up_s = time.perf_counter() - began
-        self._warned, self.model.tokens_fed = False, 0
+        self._warned, self.model.tokens_fed = False, counted[0]
         if self.graphs:
-            self.graphs.replays = 0
+            self.graphs.replays = counted[1]
 
     def forget(self) -> None:
         """Drop what depends on where weights lie."""
@@ -113,14 +120,10 @@ class Engine:
 
     @contextmanager
     def _cache(self, batch: int, capacity: int) -> Iterator[KVCache]:
-        """A cache in memory that is counted as the device's."""
-        if self.graphs:
-            with torch.inference_mode():
-                cache = self.graphs.cache(batch, capacity)
-            try:
+        """A cache in memory that is counted as the device's: where graphs look, if no other run is there."""
+        if self.graphs and self.graphs.lent is None:
+            with self.graphs.lend(batch, capacity) as cache:
                 yield cache
-            finally:
-                self._drop_step()
             return
         num_bytes = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * capacity * batch
         with self.accelerator.holding(num_bytes):
@@ -140,7 +143,7 @@ class Engine:
             self._choose([sequence], hidden)
 
     def _step(self, active: list[Sequence], cache: KVCache) -> None:
-        if self._by_graph:
+        if self._by_graph(cache):
             self._decode_by_graph(active, cache)
         else:
             self._drop_step()  # where somebody has just begun to look on
@@ -162,10 +165,10 @@ class Engine:
         logits, chosen = self.graphs.run(newest, cache, all(sequence.goes_on for sequence in active))
         self._append(active, logits, *chosen)
 
-    @property
-    def _by_graph(self) -> bool:
+    def _by_graph(self, cache: KVCache) -> bool:
         """Not while somebody looks on, who wants to see each step."""
-        return self.graphs is not None and self.accelerator.recorder is None
+        watched = self.accelerator.recorder is not None
+        return self.graphs is not None and not watched and self.graphs.holds(cache)
 
     def _choose(self, sequences: list[Sequence], hidden: torch.Tensor) -> None:
         """Append the next token to each sequence from the last position of `hidden` [B, T, hidden]."""

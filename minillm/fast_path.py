@@ -1,11 +1,14 @@
 """Whether a model runs by fused kernels and graphs, or eagerly, one operation after the other."""
 
+import sys
+from collections.abc import Callable
 from itertools import product
 
 import torch
 
 from minillm.accelerators import Accelerator
 from minillm.config import ModelConfig
+from minillm.errors import InputError, RunError
 from minillm.geometry import ALIGNMENT, PARTS, block_shapes
 from minillm.model import Qwen3
 from minillm.quant import codec
@@ -75,3 +78,20 @@ def describe(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) 
     if reason := eager_because(accelerator, config, dtype):
         return f"operation by operation ({reason})"
     return "fused kernels" + (", a decode step is one graph" if graphed(accelerator, config, dtype) else "")
+
+
+def or_eagerly(load: Callable[[bool], None], device: torch.device, enforce_eager: bool) -> None:
+    """`load(enforce_eager)`, and where kernels cannot be compiled on the user's machine `load(True)`."""
+    try:
+        load(enforce_eager)
+    except (InputError, RunError):
+        raise
+    except Exception as error:
+        if enforce_eager or device.type != "cuda":
+            raise
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+    else:
+        return
+    # Not before the error is gone: the frames that it came through hold the first model.
+    print(f"note: fused kernels do not work here ({why}): continuing without them", file=sys.stderr)
+    load(True)

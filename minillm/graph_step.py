@@ -54,13 +54,13 @@ class GraphStep:
 
     def go(self, by_graph: bool = True) -> Chosen:
         """The pass by itself; without new `staged` numbers a step that feeds itself goes on where it is."""
-        self.runs += 1
         self.replayed = by_graph
         if by_graph:
             self.graph = self.graph or self.accelerator.capture(self.captured)
             self.model.model.layers.replay(self.graph)
         else:
             self.compute()
+        self.runs += 1
         return self.logits, self.chosen
 
     def captured(self) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from minillm.budget import PLANNED_TOKENS, Decision
 from minillm.checks import shown
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
-from minillm.fast_path import describe
+from minillm.fast_path import describe, or_eagerly
 from minillm.model_source import find_model
 from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
@@ -89,29 +88,17 @@ class LLM:
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self._engine: Engine | None = None
-        self._turns = Turns(self.name)
+        self._turns = Turns(self.name, lambda: self._accelerator.active())
         self._peak: int | None = None  # of the latest run
 
         def load(enforce_eager: bool) -> None:
             self._accelerator = pick_accelerator(
                 self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
             )
-            self._load(planned, fill, slots=slots, **asked)
+            with self._turns.take(), devices.explained_memory_errors(self._accelerator):
+                self._load(planned, fill, slots=slots, **asked)
 
-        self._or_eagerly(load, enforce_eager)
-
-    def _or_eagerly(self, load: Callable[[bool], None], enforce_eager: bool) -> None:
-        """Kernels are compiled on the user's machine: where that fails, everything else still works."""
-        try:
-            load(enforce_eager)
-        except (InputError, RunError):
-            raise
-        except Exception as error:
-            if enforce_eager or self.device.type != "cuda":
-                raise
-            why = f"{type(error).__name__}: {error}".splitlines()[0]
-            print(f"note: fused kernels do not work here ({why}): continuing without them", file=sys.stderr)
-            load(True)
+        or_eagerly(load, self.device, enforce_eager)
 
     def _load(self, planned: int, fill: Fill, **asked) -> None:
         """Weights to their places; kernels compiled. `planned`: tokens that memory is planned for."""
@@ -273,11 +260,17 @@ class LLM:
         )
 
     def close(self) -> None:
-        """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless."""
-        if self._engine is not None:
-            self._engine.forget()  # graphs, while nothing runs in them
-        self.model = self._engine = None
-        self.residency.close()
+        """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless.
+
+        An answer that is under way in another thread ends there with a RunError.
+        """
+        self.model = None
+        self._accelerator.stop()
+        with self._turns.take(wait=True):
+            if self._engine is not None:
+                self._engine.forget()  # graphs, while nothing runs in them
+            self._engine = None
+            self.residency.close()
 
     def __enter__(self) -> LLM:
         return self

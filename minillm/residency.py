@@ -19,6 +19,8 @@ from minillm.model import Qwen3
 from minillm.offload import OffloadedLayers, make_store
 from minillm.weights import Fill, build, build_offloaded, shorten_lookups
 
+LOWER = "a lower gpu_layer_budget, a shorter max_model_len or a smaller model"  # where weights do not fit
+
 
 class Residency:
     """Holds the weights of one model; `load` once, `move` as often as wanted, `close`."""
@@ -37,7 +39,7 @@ class Residency:
     def load(self, fill: Fill, **asked) -> Qwen3:
         """The model with its weights, placed as `asked`: offload, gpu_layer_budget, slots, gpu_memory_gib."""
         self.decision = decision = self._decide(host_free=memory.available_bytes(), **asked)
-        with devices.explained_memory_errors(self.accelerator):
+        with devices.explained_memory_errors(self.accelerator, LOWER):
             if decision.mode == "none":
                 self._check_resident()
                 device = self.accelerator.device
@@ -78,7 +80,7 @@ class Residency:
             self.arena = None
 
     def _put(self, store: OffloadedLayers, decision: Decision) -> None:
-        with devices.explained_memory_errors(self.accelerator):
+        with devices.explained_memory_errors(self.accelerator, LOWER):
             self.model.model.layers = make_store(store, decision, self.accelerator, self.dtype)
         shorten_lookups(self.model)
         self.decision = decision

@@ -1,8 +1,8 @@
 """One thread at a time: whoever comes while another is inside gets an error, instead of wrong tokens."""
 
 import threading
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 from minillm.errors import RunError
@@ -14,23 +14,27 @@ PATIENCE_S = 1.0  # with a thread that may be inside only to tidy up
 class Turns:
     """Turns at the model called `name`; one thread may take a turn inside its own."""
 
-    def __init__(self, name: str):
-        self.name = name
+    def __init__(self, name: str, inside: Callable[[], AbstractContextManager] = nullcontext):
+        """`inside()` is open during each turn."""
+        self.name, self.inside = name, inside
         self._lock = threading.RLock()
         self._left: list[Generator] = []  # unfinished, and nobody wants more of them
 
     @contextmanager
-    def take(self) -> Iterator[None]:
-        """A turn while the context is open; RunError where another thread has it."""
-        if not self._lock.acquire(timeout=PATIENCE_S if self._left else 0):
+    def take(self, wait: bool = False) -> Iterator[None]:
+        """A turn while the context is open; RunError where another thread has it, or `wait` for it."""
+        if not self._lock.acquire(timeout=-1 if wait else PATIENCE_S if self._left else 0):
             raise RunError(
                 f"this LLM ({self.name}) is already running in another thread: "
                 "wait for it, or make another LLM"
             )
         try:
-            yield
+            with self.inside():
+                try:
+                    yield
+                finally:
+                    self._tidy(list(self._left))
         finally:
-            self._tidy(list(self._left))
             self._lock.release()
 
     def each(self, steps: Generator[T, None, None]) -> Iterator[T]:
@@ -50,12 +54,16 @@ class Turns:
         """Close it in a turn, too: what it began may be where another thread works, which then does this."""
         self._left.append(steps)
         if self._lock.acquire(blocking=False):
-            steps.close()
-            self._lock.release()
-            self._tidy([steps])
+            try:
+                with self.inside():
+                    self._tidy([steps])
+            finally:
+                self._lock.release()
 
     def _tidy(self, left: list[Generator]) -> None:
         for steps in left:
-            steps.close()
-            if steps in self._left:
-                self._left.remove(steps)
+            try:
+                steps.close()
+            finally:
+                if steps in self._left:
+                    self._left.remove(steps)

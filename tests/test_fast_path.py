@@ -3,8 +3,8 @@
 The kernels run in Triton's interpreter.
 """
 
+import weakref
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -116,14 +116,33 @@ def test_where_kernels_fail_the_engine_goes_on_without_them(capsys):
         if not enforce_eager:
             raise OSError("no C compiler\nand more")
 
-    owner = SimpleNamespace(device=torch.device("cuda"))
-    LLM._or_eagerly(owner, load, False)
+    device = torch.device("cuda")
+    fast_path.or_eagerly(load, device, False)
     assert tried == [False, True]
     assert capsys.readouterr().err.count("\n") == 1
     with pytest.raises(InputError):
-        LLM._or_eagerly(owner, partial(_refuse, InputError("odd")), False)
+        fast_path.or_eagerly(partial(_refuse, InputError("odd")), device, False)
     with pytest.raises(OSError, match="elsewhere"):
-        LLM._or_eagerly(owner, partial(_refuse, OSError("elsewhere")), True)
+        fast_path.or_eagerly(partial(_refuse, OSError("elsewhere")), device, True)
+
+
+def test_the_model_whose_kernels_fail_is_gone_before_it_is_loaded_again():
+    """Two at once may not fit."""
+
+    class Model:
+        pass
+
+    made, alive = [], []
+
+    def load(enforce_eager: bool) -> None:
+        alive.extend(each() is not None for each in made)
+        model = Model()
+        made.append(weakref.ref(model))
+        if not enforce_eager:
+            raise OSError("no C compiler")
+
+    fast_path.or_eagerly(load, torch.device("cuda"), False)
+    assert alive == [False]
 
 
 def _refuse(error: Exception, _: bool) -> None:

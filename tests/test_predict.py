@@ -1,5 +1,7 @@
 """Predicted speeds, compared with divisions done by hand."""
 
+from contextlib import suppress
+
 import pytest
 
 from minillm.budget import Request, decide
@@ -75,3 +77,16 @@ def test_the_context_that_an_error_suggests_is_the_longest_that_fits(name, gib):
     assert decide(Request(**asked, tokens=tokens, offload="prefetch")).placement.on_device == 1
     with pytest.raises(RunError, match="not one layer fits"):
         decide(Request(**asked, tokens=tokens + 1, offload="prefetch"))
+
+
+@pytest.mark.parametrize(("budget", "tokens", "slots"), [(30, 4096, None), (36, 1024, None), (20, 8, 2)])
+def test_a_budget_whose_weights_do_not_fit_is_refused_with_the_largest_that_does(budget, tokens, slots):
+    asked = {"config": QWEN3_8B, "dtype_bytes": 2, "tokens": tokens, "slots": slots, "free": int(7.2 * 2**30)}
+    with pytest.raises(RunError, match=f"^{budget} of 36 layers take .* and 7.20 GiB are free") as caught:
+        decide(Request(**asked, gpu_layer_budget=budget))
+    most = int(str(caught.value).split("at most ")[1].split()[0])
+    plan = decide(Request(**asked, gpu_layer_budget=most))
+    assert plan.placement.on_device == most
+    assert plan.device_bytes <= asked["free"]
+    with suppress(RunError):  # the next one: what is planned for is too much, or even the weights are
+        assert decide(Request(**asked, gpu_layer_budget=most + 1)).device_bytes > asked["free"]

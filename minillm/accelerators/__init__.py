@@ -96,5 +96,11 @@ class Accelerator(Protocol):
     def seconds(self, earlier: Moment, later: Moment) -> float:
         """Seconds between two moments, which both have to be over."""
 
+    def active(self) -> AbstractContextManager:
+        """Open while anything is asked of the device: kernels go to the one that is current."""
+
+    def stop(self) -> None:
+        """Let whoever waits for copies, in any thread, get an error where they could take long."""
+
     def close(self) -> None:
         """Wait, then give back what the accelerator itself holds. Closing twice is harmless."""

@@ -39,5 +39,11 @@ class Cpu:
     def during(self, step: Step) -> AbstractContextManager:
         return nullcontext()
 
+    def active(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def stop(self) -> None:
+        pass
+
     def close(self) -> None:
         pass

@@ -154,6 +154,12 @@ class Cuda:
     def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
         return earlier.elapsed_time(later) / 1e3
 
+    def active(self) -> torch.cuda.device:
+        return torch.cuda.device(self.device)
+
+    def stop(self) -> None:
+        """Nothing to do: a step is over soon."""
+
     def close(self) -> None:
         self.synchronize()
         torch.cuda.empty_cache()

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -153,11 +153,17 @@ class Emulated:
     def seconds(self, earlier: list[float], later: list[float]) -> float:
         return later[0] - earlier[0]
 
-    def close(self) -> None:
-        atexit.unregister(self._abandon)
+    def active(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def stop(self) -> None:
         with self._state:
             self._closed = True
             self._state.notify_all()
+
+    def close(self) -> None:
+        atexit.unregister(self._abandon)
+        self.stop()
         try:
             self._thread.join(GRACE_S)
         finally:

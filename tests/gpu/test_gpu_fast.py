@@ -95,6 +95,35 @@ def test_steps_asked_for_ahead_give_the_same_tokens(monkeypatch):
             assert found == expected[3][0]
 
 
+@pytest.mark.parametrize("budget", [None, 9])
+def test_streams_of_one_model_take_turns(budget):
+    prompts = [[(7919 * (i + n)) % 150000 for i in range(20)] for n in (1, 2)]
+    with LLM(MODEL, device="cuda", gpu_layer_budget=budget, max_model_len=1024) as llm:
+        for _ in range(3):  # the second time prompts are captured
+            expected = [tokens(llm.generate(prompt, params(20)))[0] for prompt in prompts]
+        held = llm.stream(prompts[0], params(20))
+        found = [next(held).token_ids[0] for _ in range(5)]
+        assert tokens(llm.generate(prompts[1], params(20))) == expected[1:]
+        assert tokens(llm.generate([7] * 900, params(20))) != []
+        found += [next(held).token_ids[0] for _ in range(5)]
+        other = llm.stream(prompts[1], params(20))
+        rest = [(a.token_ids[0], b.token_ids[0]) for a, b in zip(held, other, strict=False)]
+        assert found + [first for first, _ in rest] == expected[0]
+        assert [second for _, second in rest] == expected[1][: len(rest)]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("budget", [None, 9])
+def test_the_second_gpu_answers_as_the_first(budget):
+    prompt = [(7919 * (i + 1)) % 150000 for i in range(60)]
+    with LLM(MODEL, device="cuda:0", gpu_layer_budget=budget, max_model_len=1024) as first:
+        expected = [tokens(first.generate(prompt, params(20))) for _ in range(3)]
+    with LLM(MODEL, device="cuda:1", gpu_layer_budget=budget, max_model_len=1024) as second:
+        assert [tokens(second.generate(prompt, params(20))) for _ in range(3)] == expected
+        assert torch.cuda.current_device() == 0
+        assert torch.cuda.memory_allocated(1) > 0
+
+
 def test_graphs_of_many_prompts_leave_nothing_behind():
     """A stream of its own for each capture would: cuBLAS keeps 32 MiB for each that it multiplied on."""
     left = []
