@@ -14,6 +14,7 @@ from minillm.model import Qwen3
 from minillm.quant import codec
 from minillm.quant.layout import STACKED
 
+ENFORCED = "enforce_eager"  # the reason that was asked for
 KINDS = ("int8", "int4", "fp8")  # of formats that have kernels
 
 
@@ -78,6 +79,13 @@ def describe(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) 
     if reason := eager_because(accelerator, config, dtype):
         return f"operation by operation ({reason})"
     return "fused kernels" + (", a decode step is one graph" if graphed(accelerator, config, dtype) else "")
+
+
+def say_why_not(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtype) -> None:
+    """A note on stderr where a GPU could compute faster than it will."""
+    reason = eager_because(accelerator, config, dtype)
+    if accelerator.device.type == "cuda" and reason not in (None, ENFORCED):
+        print(f"note: this model will be computed operation by operation: {reason}", file=sys.stderr)
 
 
 def or_eagerly(load: Callable[[bool], None], device: torch.device, enforce_eager: bool) -> None:

@@ -15,7 +15,7 @@ from minillm.budget import PLANNED_TOKENS, Decision
 from minillm.checks import shown
 from minillm.engine import Engine
 from minillm.errors import InputError, RunError
-from minillm.fast_path import describe, or_eagerly
+from minillm.fast_path import describe, or_eagerly, say_why_not
 from minillm.model_source import find_model
 from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
@@ -50,7 +50,8 @@ class LLM:
     goes). `quantize`: formats that the layers' matrices are stored, moved and read in, "int8", "int4",
     "fp8" or a mix like "attn=int8,mlp=int4" (`quant/mix.py`).
 
-    `enforce_eager`: on CUDA no fused kernels, and no graphs of decode steps.
+    `enforce_eager`: on CUDA no fused kernels and no graphs. (There cuDNN's attention is switched off for the
+    whole process: it plans anew for every length.)
 
     Raises InputError (bad input) or RunError (it does not work here); each message names the value, the
     limit and the remedy. A context manager; `close` frees the weights. One thread at a time may run it.
@@ -99,6 +100,7 @@ class LLM:
                 self._load(planned, fill, slots=slots, **asked)
 
         or_eagerly(load, self.device, enforce_eager)
+        say_why_not(self._accelerator, self.config, self.dtype)
 
     def _load(self, planned: int, fill: Fill, **asked) -> None:
         """Weights to their places; kernels compiled. `planned`: tokens that memory is planned for."""
@@ -235,7 +237,7 @@ class LLM:
 
     @property
     def graph_replays(self) -> int:
-        """Steps of decoding that were replays of a CUDA graph: all but the first of each new batch size."""
+        """Steps of decoding that were replays of a CUDA graph: all, but the first one of a wider batch."""
         self._check_open()
         return self._engine.graphs.replays if self._engine.graphs else 0
 

@@ -12,7 +12,8 @@ from fast_device import PLACES, PROMPTS, SIZES, fast_maker, few_programs, params
 
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
-from minillm import LLM, SamplingParams, fast_path
+from minillm import LLM, ModelConfig, SamplingParams, fast_path
+from minillm.accelerators.cuda import Cuda
 from minillm.errors import InputError
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: see tests/gpu")
@@ -106,6 +107,32 @@ def test_what_the_kernels_do_not_know_is_computed_eagerly(make_checkpoint, make_
         assert reason in fast_path.eager_because(fast._accelerator, fast.config, fast.dtype)
         assert fast.graph_replays == 0
         assert tokens(fast.generate(PROMPTS, params(3))) == tokens(eager.generate(PROMPTS, params(3)))
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "said"),
+    [
+        ((7, 5), torch.bfloat16, "bfloat16 kernels need compute capability 8.0; dtype float16 needs 7.5"),
+        ((7, 0), torch.bfloat16, "bfloat16 kernels need compute capability 8.0"),
+        ((7, 0), torch.float16, "float16 kernels need compute capability 7.5"),
+        ((7, 5), torch.float16, None),
+        ((8, 6), torch.bfloat16, None),
+    ],
+)
+def test_an_old_card_is_told_what_would_be_faster(
+    make_checkpoint, monkeypatch, capsys, capability, dtype, said
+):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    card, config = Cuda.__new__(Cuda), ModelConfig.from_folder(make_checkpoint(**SIZES)[0])
+    card.device, card.enforce_eager = torch.device("cuda", 0), False
+    capsys.readouterr()
+    fast_path.say_why_not(card, config, dtype)
+    assert capsys.readouterr().err == (
+        f"note: this model will be computed operation by operation: {said}\n" if said else ""
+    )
+    card.enforce_eager = True
+    fast_path.say_why_not(card, config, dtype)
+    assert capsys.readouterr().err == ""
 
 
 def test_where_kernels_fail_the_engine_goes_on_without_them(capsys):

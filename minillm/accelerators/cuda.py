@@ -136,9 +136,9 @@ class Cuda:
         if not kernels.found():
             return "Triton is not installed"
         if capability < least:
-            return (
-                f"{str(dtype).removeprefix('torch.')} kernels need compute capability {least[0]}.{least[1]}"
-            )
+            name, (major, minor) = str(dtype).removeprefix("torch."), least
+            remedy = "; dtype float16 needs 7.5" if capability >= (7, 5) else ""
+            return f"{name} kernels need compute capability {major}.{minor}{remedy}"
         return None
 
     # ---- looking on ----
