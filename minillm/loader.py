@@ -9,6 +9,7 @@ be stored one by one or fused, as `experts.gate_up_proj` [E, 2·width, hidden] a
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.progress import Progress
 from minillm.quant.sources import Int4Source, PackedSource, is_no_bias, packed_sources
+from minillm.quant.weight import PackedWeight
 
 _EXPERT = re.compile(r"(?P<experts>.*\.mlp\.experts)\.(?P<index>\d+)\.(?P<name>gate|up|down)_proj\.weight")
 
@@ -63,27 +65,40 @@ def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
     with Checkpoint(folder) as checkpoint:
         sources = match(config, checkpoint)
 
-    def fill(parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-        with (
-            Checkpoint(folder) as checkpoint,
-            Progress("loading", len(sources), "tensor") as progress,
-            ThreadPoolExecutor(1) as beside,
-        ):
-            # Mapped files reach a GPU slowly; meanwhile the processor is free to fill host memory.
-            order = sorted(parameters, key=lambda named: named[1].is_cpu)  # what is the GPU's comes first
-            copies = []
-            for name, parameter in order:
-                stored = sources[name].read(checkpoint)
-                put = parameter.copy_ if isinstance(stored, torch.Tensor) else parameter.store
-                if parameter.is_cpu:
-                    put(stored)
-                else:
-                    copies.append(beside.submit(put, stored))
-                progress.advance()
-            for copy in copies:
-                copy.result()
+    def fill(parameters: Iterable[tuple[str, torch.Tensor | PackedWeight]]) -> None:
+        def put(name: str, parameter: torch.Tensor | PackedWeight) -> None:
+            stored = sources[name].read(checkpoint)
+            (parameter.copy_ if isinstance(stored, torch.Tensor) else parameter.store)(stored)
+
+        with Checkpoint(folder) as checkpoint, Progress("loading", len(sources), "tensor") as progress:
+            put_each(parameters, put, progress.advance)
 
     return fill
+
+
+def put_each(
+    parameters: Iterable[tuple[str, torch.Tensor | PackedWeight]], put: Callable, advance: Callable
+) -> None:
+    """`put(name, parameter)` for each, and `advance()`, here, once it is done; after an exception no more.
+
+    Mapped files reach a GPU slowly: a thread does that, and the processor fills host memory meanwhile. Each
+    tensor is read in its turn, since unpacked ones in a queue would be a second copy of the model.
+    """
+    beside, named = ThreadPoolExecutor(1), list(parameters)
+    try:
+        far = deque(beside.submit(put, *each) for each in named if not each[1].is_cpu)
+        near = [each for each in named if each[1].is_cpu]
+        for each in near:
+            put(*each)
+            advance()
+            while far and far[0].done():
+                far.popleft().result()
+                advance()
+        while far:
+            far.popleft().result()
+            advance()
+    finally:  # waits for the one that has begun, which reads the files
+        beside.shutdown(cancel_futures=True)
 
 
 def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source | PackedSource | Int4Source]:
