@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 
 from minillm.checkpoint import FLOATS, Checkpoint
+from minillm.checks import some
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.progress import Progress
@@ -109,12 +110,12 @@ def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source | Pac
     used = {key: None for source in sources.values() for key in source.keys}
     missing = [key for key in used if key not in checkpoint.tensors]
     if missing:
-        raise InputError(f"{checkpoint.folder}: {_some(missing)} missing; the checkpoint is of another model")
+        raise InputError(f"{checkpoint.folder}: {some(missing)} missing; the checkpoint is of another model")
     extra = [key for key in checkpoint.tensors if key not in used and not may_be_left(key, config)]
     extra = [key for key in extra if not is_no_bias(key, config, checkpoint)]
     if extra:
         raise InputError(
-            f"{checkpoint.folder}: {_some(extra)} unknown to {config.model_type}; wrong config.json?"
+            f"{checkpoint.folder}: {some(extra)} unknown to {config.model_type}; wrong config.json?"
         )
     for name, source in sources.items():
         source.check(shapes[name], checkpoint)
@@ -135,9 +136,3 @@ def find(name: str, shape: tuple[int, ...], checkpoint: Checkpoint) -> Source:
 def may_be_left(key: str, config: ModelConfig) -> bool:
     """Whether a stored tensor may stay unused."""
     return key.endswith("rotary_emb.inv_freq") or (key == "lm_head.weight" and config.tie_word_embeddings)
-
-
-def _some(names: list[str]) -> str:
-    """The first names of a list and how many more there are."""
-    more = f" and {len(names) - 3} more are" if len(names) > 3 else (" are" if len(names) > 1 else " is")
-    return ", ".join(names[:3]) + more

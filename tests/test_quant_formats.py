@@ -11,7 +11,7 @@ from minillm.errors import InputError
 from minillm.flat import aligned_buffer
 from minillm.geometry import ALIGNMENT
 from minillm.quant import codec, cpu, int4
-from minillm.quant.formats import FORMATS, FP8, INT4, INT4_SYM, INT8, find_format, int4_format
+from minillm.quant.formats import FORMATS, FP8, INT4, INT4_SYM, INT8, int4_format
 
 ALL = [pytest.param(format, id=name) for name, format in FORMATS.items()]
 BF16 = 2**-8  # relative error of one rounding to bfloat16, at most
@@ -268,12 +268,6 @@ def test_infinity_and_nan_are_refused(format, bad):
     weight[7, 100] = bad
     with pytest.raises(InputError, match=f"o_proj holds infinity or NaN: {format.name} cannot store it"):
         codec.quantise(format, weight, "o_proj")
-
-
-def test_an_unknown_format_is_named_with_those_there_are():
-    with pytest.raises(InputError, match="format 'int3': minillm knows int8, int4, int4-sym, fp8"):
-        find_format("int3")
-    assert find_format("fp8") is FP8
 
 
 def test_an_odd_group_is_refused():

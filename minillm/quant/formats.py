@@ -104,13 +104,6 @@ FP8 = Format("fp8", 0, (Part("packed", "float8_e4m3fn"), Part("scale", "float32"
 FORMATS = {format.name: format for format in (INT8, INT4, INT4_SYM, FP8)}
 
 
-def find_format(name: str) -> Format:
-    """The format that a user calls `name`; InputError with those there are."""
-    if name not in FORMATS:
-        raise InputError(f"quantize has the format {name!r}: minillm knows {', '.join(FORMATS)}")
-    return FORMATS[name]
-
-
 def _count(shape: tuple[int, ...]) -> int:
     count = 1
     for size in shape:
