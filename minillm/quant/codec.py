@@ -26,11 +26,6 @@ def empty(format: Format, rows: int, columns: int, device: torch.device | str = 
     }
 
 
-def views(format: Format, buffer: torch.Tensor, rows: int, columns: int, begin: int = 0) -> Parts:
-    """Parts as views of `buffer` (uint8, aligned) from byte `begin` on: where `format.places` says."""
-    return at(format.places(rows, columns, begin), buffer)
-
-
 def at(places: Iterable[Place], buffer: torch.Tensor) -> Parts:
     """Parts as views of `buffer` (uint8, aligned) at `places`."""
     return {

@@ -71,11 +71,6 @@ class Format:
             end = offset + num_bytes
         return tuple(places)
 
-    def num_bytes(self, rows: int, columns: int) -> int:
-        """Bytes in a buffer, the rounding up of each part included."""
-        last = self.places(rows, columns)[-1]
-        return -(-(last.offset + last.num_bytes) // ALIGNMENT) * ALIGNMENT
-
     def packed_bytes(self, rows: int, columns: int) -> int:
         """Bytes of the parts themselves."""
         return sum(place.num_bytes for place in self.places(rows, columns))
