@@ -167,6 +167,18 @@ def test_products_by_pieces_are_those_of_the_whole(monkeypatch):
     assert torch.equal(codec.quantise(INT4, weights(rows=100))["packed"], parts["packed"])
 
 
+def test_pieces_are_joined_as_they_are_and_a_single_one_is_not_copied(monkeypatch):
+    weight, x = weights(rows=100), torch.randn(2, 5, 256)
+    whole = codec.by_pieces(x, 100, lambda begin, end: weight[begin:end])
+    assert torch.equal(whole, torch.nn.functional.linear(x, weight))
+    monkeypatch.setitem(codec.PIECE_BYTES, "cpu", 30 * 256 * 4)
+    products = [torch.nn.functional.linear(x, piece) for piece in weight.split(30)]
+    joined = torch.cat(products, -1)
+    assert torch.equal(codec.by_pieces(x, 100, lambda begin, end: weight[begin:end]), joined)
+    monkeypatch.setattr(torch, "cat", None)
+    assert torch.equal(codec.by_pieces(x, 30, lambda begin, end: weight[begin:end]), products[0])
+
+
 needs_kernels = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() not in cpu.FAST,
     reason="this processor has neither AVX2 nor AVX-512",

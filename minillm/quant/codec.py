@@ -4,7 +4,7 @@ All of it goes by pieces of rows: an expanded piece stays in the cache of a proc
 memory that expanding takes is bounded.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
@@ -87,12 +87,17 @@ def linear(format: Format, x: torch.Tensor, parts: Parts, bias: torch.Tensor | N
     if format.name == "int8" and cpu.takes_int8(x):
         out = cpu.int8(x, parts)
     else:
-        rows = len(parts["packed"])
-        ranges = pieces(rows, x.shape[-1], x.element_size(), x.device)
-        out = torch.cat(
-            [multiply(x, dequantise(format, rows_of(parts, *piece), x.dtype)) for piece in ranges], -1
+        out = by_pieces(
+            x, len(parts["packed"]), lambda *piece: dequantise(format, rows_of(parts, *piece), x.dtype)
         )
     return out if bias is None else out + bias
+
+
+def by_pieces(x: torch.Tensor, rows: int, expand: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
+    """x · weightᵀ, [..., columns] → [..., rows]; `expand(begin, end)` gives those rows of the weight."""
+    ranges = pieces(rows, x.shape[-1], x.element_size(), x.device)
+    products = [multiply(x, expand(*piece)) for piece in ranges]
+    return products[0] if len(products) == 1 else torch.cat(products, -1)  # one would be copied, too
 
 
 def _quantise(format: Format, weight: torch.Tensor) -> Parts:
