@@ -58,7 +58,20 @@ class HostArena:
 
 def _register(address: int, size: int) -> int:
     """cudaHostRegister; 0 or CUDA's error code."""
-    return int(torch.cuda.cudart().cudaHostRegister(address, size, 0))
+    error = int(torch.cuda.cudart().cudaHostRegister(address, size, 0))
+    if error:
+        _forget_error()
+    return error
+
+
+def _forget_error() -> None:
+    """Have PyTorch read CUDA's last error, which resets it: it would be raised by an innocent launch.
+
+    PyTorch hands on what cudaHostRegister returns and no more, and has no cudaGetLastError for Python. It
+    calls that after every launch of its own, so this one takes the blame.
+    """
+    with suppress(RuntimeError):
+        torch.ones(1, device="cuda")
 
 
 def _refused(size: int, error: int) -> str:
