@@ -6,6 +6,7 @@ CUDA, and then filled; it has to be unregistered before it is unmapped, or the n
 
 import mmap
 import weakref
+from contextlib import suppress
 
 import torch
 
@@ -21,7 +22,8 @@ class HostArena:
         self.size, self.taken, self.pinned_bytes = size, 0, 0
         self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)  # a fault for 2 MiB instead of 512 for 4 KiB
+            with suppress(OSError):  # a hint, and an error where Linux was built without huge pages
+                self._map.madvise(mmap.MADV_HUGEPAGE)  # a fault for 2 MiB instead of 512 for 4 KiB
         self.memory = torch.frombuffer(self._map, dtype=torch.uint8)
         self._unpin = None
 
@@ -56,7 +58,20 @@ class HostArena:
 
 def _register(address: int, size: int) -> int:
     """cudaHostRegister; 0 or CUDA's error code."""
-    return int(torch.cuda.cudart().cudaHostRegister(address, size, 0))
+    error = int(torch.cuda.cudart().cudaHostRegister(address, size, 0))
+    if error:
+        _forget_error()
+    return error
+
+
+def _forget_error() -> None:
+    """Have PyTorch read CUDA's last error, which resets it: it would be raised by an innocent launch.
+
+    PyTorch hands on what cudaHostRegister returns and no more, and has no cudaGetLastError for Python. It
+    calls that after every launch of its own, so this one takes the blame.
+    """
+    with suppress(RuntimeError):
+        torch.ones(1, device="cuda")
 
 
 def _refused(size: int, error: int) -> str:

@@ -56,3 +56,9 @@ def shown(value: Any) -> str:
     except ValueError:  # Python writes no whole number of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+
+
+def some(names: list[str]) -> str:
+    """The first names of a list and how many more there are, with the verb: "a, b, c and 2 more are"."""
+    more = f" and {len(names) - 3} more are" if len(names) > 3 else (" are" if len(names) > 1 else " is")
+    return ", ".join(names[:3]) + more

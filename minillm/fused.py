@@ -20,7 +20,7 @@ from minillm.linear import linear
 from minillm.mlp import MLP
 from minillm.model import Qwen3
 from minillm.norm import RMSNorm
-from minillm.quant.codec import pieces
+from minillm.quant.codec import by_pieces
 from minillm.quant.weight import PackedWeight
 from minillm.rope import Rotation
 
@@ -96,8 +96,7 @@ def many_rows(x: torch.Tensor, weight: torch.Tensor | PackedWeight) -> torch.Ten
     """x · weightᵀ for `x` [..., in] of several rows."""
     if isinstance(weight, torch.Tensor) or not weight.format.name.startswith("int4"):
         return linear(x, weight)
-    ranges = pieces(*weight.shape, x.element_size(), x.device)
-    return torch.cat([linear(x, expand(weight.rows(weight.name, *piece), x.dtype)) for piece in ranges], -1)
+    return by_pieces(x, weight.shape[0], lambda *piece: expand(weight.rows(weight.name, *piece), x.dtype))
 
 
 def is_row(hidden: torch.Tensor) -> bool:

@@ -9,6 +9,7 @@ be stored one by one or fused, as `experts.gate_up_proj` [E, 2·width, hidden] a
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,10 +18,12 @@ from pathlib import Path
 import torch
 
 from minillm.checkpoint import FLOATS, Checkpoint
+from minillm.checks import some
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.progress import Progress
 from minillm.quant.sources import Int4Source, PackedSource, is_no_bias, packed_sources
+from minillm.quant.weight import PackedWeight
 
 _EXPERT = re.compile(r"(?P<experts>.*\.mlp\.experts)\.(?P<index>\d+)\.(?P<name>gate|up|down)_proj\.weight")
 
@@ -63,27 +66,40 @@ def fill_from_checkpoint(folder: str | Path, config: ModelConfig) -> Callable:
     with Checkpoint(folder) as checkpoint:
         sources = match(config, checkpoint)
 
-    def fill(parameters: Iterable[tuple[str, torch.Tensor]]) -> None:
-        with (
-            Checkpoint(folder) as checkpoint,
-            Progress("loading", len(sources), "tensor") as progress,
-            ThreadPoolExecutor(1) as beside,
-        ):
-            # Mapped files reach a GPU slowly; meanwhile the processor is free to fill host memory.
-            order = sorted(parameters, key=lambda named: named[1].is_cpu)  # what is the GPU's comes first
-            copies = []
-            for name, parameter in order:
-                stored = sources[name].read(checkpoint)
-                put = parameter.copy_ if isinstance(stored, torch.Tensor) else parameter.store
-                if parameter.is_cpu:
-                    put(stored)
-                else:
-                    copies.append(beside.submit(put, stored))
-                progress.advance()
-            for copy in copies:
-                copy.result()
+    def fill(parameters: Iterable[tuple[str, torch.Tensor | PackedWeight]]) -> None:
+        def put(name: str, parameter: torch.Tensor | PackedWeight) -> None:
+            stored = sources[name].read(checkpoint)
+            (parameter.copy_ if isinstance(stored, torch.Tensor) else parameter.store)(stored)
+
+        with Checkpoint(folder) as checkpoint, Progress("loading", len(sources), "tensor") as progress:
+            put_each(parameters, put, progress.advance)
 
     return fill
+
+
+def put_each(
+    parameters: Iterable[tuple[str, torch.Tensor | PackedWeight]], put: Callable, advance: Callable
+) -> None:
+    """`put(name, parameter)` for each, and `advance()`, here, once it is done; after an exception no more.
+
+    Mapped files reach a GPU slowly: a thread does that, and the processor fills host memory meanwhile. Each
+    tensor is read in its turn, since unpacked ones in a queue would be a second copy of the model.
+    """
+    beside, named = ThreadPoolExecutor(1), list(parameters)
+    try:
+        far = deque(beside.submit(put, *each) for each in named if not each[1].is_cpu)
+        near = [each for each in named if each[1].is_cpu]
+        for each in near:
+            put(*each)
+            advance()
+            while far and far[0].done():
+                far.popleft().result()
+                advance()
+        while far:
+            far.popleft().result()
+            advance()
+    finally:  # waits for the one that has begun, which reads the files
+        beside.shutdown(cancel_futures=True)
 
 
 def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source | PackedSource | Int4Source]:
@@ -94,12 +110,12 @@ def match(config: ModelConfig, checkpoint: Checkpoint) -> dict[str, Source | Pac
     used = {key: None for source in sources.values() for key in source.keys}
     missing = [key for key in used if key not in checkpoint.tensors]
     if missing:
-        raise InputError(f"{checkpoint.folder}: {_some(missing)} missing; the checkpoint is of another model")
+        raise InputError(f"{checkpoint.folder}: {some(missing)} missing; the checkpoint is of another model")
     extra = [key for key in checkpoint.tensors if key not in used and not may_be_left(key, config)]
     extra = [key for key in extra if not is_no_bias(key, config, checkpoint)]
     if extra:
         raise InputError(
-            f"{checkpoint.folder}: {_some(extra)} unknown to {config.model_type}; wrong config.json?"
+            f"{checkpoint.folder}: {some(extra)} unknown to {config.model_type}; wrong config.json?"
         )
     for name, source in sources.items():
         source.check(shapes[name], checkpoint)
@@ -120,9 +136,3 @@ def find(name: str, shape: tuple[int, ...], checkpoint: Checkpoint) -> Source:
 def may_be_left(key: str, config: ModelConfig) -> bool:
     """Whether a stored tensor may stay unused."""
     return key.endswith("rotary_emb.inv_freq") or (key == "lm_head.weight" and config.tie_word_embeddings)
-
-
-def _some(names: list[str]) -> str:
-    """The first names of a list and how many more there are."""
-    more = f" and {len(names) - 3} more are" if len(names) > 3 else (" are" if len(names) > 1 else " is")
-    return ", ".join(names[:3]) + more

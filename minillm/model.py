@@ -66,7 +66,7 @@ def on_part(block: Callable, hidden: torch.Tensor, tokens: slice, *others: objec
 
 
 class Qwen3(Module):
-    """Qwen3 and Qwen3-MoE for causal language modelling; inference only."""
+    """Causal language models, inference only: Qwen3, Qwen3-MoE, and Llama, which lacks QK-norm."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()

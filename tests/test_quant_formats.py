@@ -11,7 +11,7 @@ from minillm.errors import InputError
 from minillm.flat import aligned_buffer
 from minillm.geometry import ALIGNMENT
 from minillm.quant import codec, cpu, int4
-from minillm.quant.formats import FORMATS, FP8, INT4, INT4_SYM, INT8, find_format, int4_format
+from minillm.quant.formats import FORMATS, FP8, INT4, INT4_SYM, INT8, int4_format
 
 ALL = [pytest.param(format, id=name) for name, format in FORMATS.items()]
 BF16 = 2**-8  # relative error of one rounding to bfloat16, at most
@@ -167,6 +167,18 @@ def test_products_by_pieces_are_those_of_the_whole(monkeypatch):
     assert torch.equal(codec.quantise(INT4, weights(rows=100))["packed"], parts["packed"])
 
 
+def test_pieces_are_joined_as_they_are_and_a_single_one_is_not_copied(monkeypatch):
+    weight, x = weights(rows=100), torch.randn(2, 5, 256)
+    whole = codec.by_pieces(x, 100, lambda begin, end: weight[begin:end])
+    assert torch.equal(whole, torch.nn.functional.linear(x, weight))
+    monkeypatch.setitem(codec.PIECE_BYTES, "cpu", 30 * 256 * 4)
+    products = [torch.nn.functional.linear(x, piece) for piece in weight.split(30)]
+    joined = torch.cat(products, -1)
+    assert torch.equal(codec.by_pieces(x, 100, lambda begin, end: weight[begin:end]), joined)
+    monkeypatch.setattr(torch, "cat", None)
+    assert torch.equal(codec.by_pieces(x, 30, lambda begin, end: weight[begin:end]), products[0])
+
+
 needs_kernels = pytest.mark.skipif(
     torch.backends.cpu.get_cpu_capability() not in cpu.FAST,
     reason="this processor has neither AVX2 nor AVX-512",
@@ -191,19 +203,6 @@ def test_int8_kernel_takes_unaligned_activations():
     assert torch.equal(codec.linear(INT8, x, parts), codec.linear(INT8, x.clone(), parts))
 
 
-@needs_kernels
-@pytest.mark.parametrize("format", [INT4, INT4_SYM])
-def test_int4_kernel_multiplies_by_the_same_matrix(format):
-    parts = codec.quantise(format, weights(rows=96, columns=512))
-    assert cpu.PackedInt4.takes(parts)
-    x = torch.randn(2, 3, 512, generator=torch.Generator().manual_seed(5)).bfloat16()
-    dense = codec.dequantise(format, parts).double()
-    exact, size = x.double() @ dense.T, x.double().abs() @ dense.abs().T
-    got = cpu.PackedInt4(parts).linear(x)
-    assert got.shape == (2, 3, 96)
-    assert ((got.double() - exact).abs() <= BF16 * exact.abs() + 1e-5 * size).all()
-
-
 @pytest.mark.parametrize("format", ALL)
 @given(rows=st.integers(1, 40), groups=st.integers(1, 5), begin=st.integers(0, 600))
 @settings(max_examples=30, deadline=None)
@@ -217,10 +216,9 @@ def test_places_in_a_buffer(format, rows, groups, begin):
         assert place.offset >= end
         assert place.num_bytes == math.prod(place.shape) * getattr(torch, place.dtype).itemsize
         end = place.offset + place.num_bytes
-    start = -(-begin // ALIGNMENT) * ALIGNMENT
-    assert end <= start + format.num_bytes(rows, columns)
-    buffer = aligned_buffer(start + format.num_bytes(rows, columns), "cpu").fill_(0)
-    views = codec.views(format, buffer, rows, columns, begin)
+    assert end <= begin + format.packed_bytes(rows, columns) + len(places) * ALIGNMENT
+    buffer = aligned_buffer(end, "cpu").fill_(0)
+    views = codec.at(places, buffer)
     weight = weights(rows, columns)
     codec.write(format, weight, views)
     expected = codec.quantise(format, weight)
@@ -268,12 +266,6 @@ def test_infinity_and_nan_are_refused(format, bad):
     weight[7, 100] = bad
     with pytest.raises(InputError, match=f"o_proj holds infinity or NaN: {format.name} cannot store it"):
         codec.quantise(format, weight, "o_proj")
-
-
-def test_an_unknown_format_is_named_with_those_there_are():
-    with pytest.raises(InputError, match="format 'int3': minillm knows int8, int4, int4-sym, fp8"):
-        find_format("int3")
-    assert find_format("fp8") is FP8
 
 
 def test_an_odd_group_is_refused():

@@ -118,7 +118,7 @@ def test_stacked_rows_are_written_one_parameter_at_a_time(format):
     generator = torch.Generator().manual_seed(0)
     weights = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     entry = layout.entries[1]
-    parts = codec.views(format, buffer, sum(entry.rows), entry.columns, entry.places[0].offset)
+    parts = codec.at(entry.places, buffer)
     for name in reversed(entry.names):
         codec.write(format, weights[name], codec.rows_of(parts, *entry.row_range(name)), name)
     for name in entry.names:

@@ -1,4 +1,7 @@
-"""Fused kernels in Triton; each file has the plain PyTorch version beside its kernel.
+"""Fused kernels in Triton; most files have the same in plain PyTorch beside the kernel, `…_reference`.
+
+Of the others `expand` does what `PackedWeight.dense` does and `fetch` copies; `packed_row` is a part of
+`gemv_packed`.
 
 What is fused are the small operations between the matrix products: there a GPU spends its time on starting
 kernels and on moving hidden states that never had to leave the chip. Triton is imported by these files alone.

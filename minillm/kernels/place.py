@@ -73,7 +73,7 @@ def _place(
     first = tl.load(source, mask=inside, other=0.0)
     second = tl.load(source + HALF, mask=inside, other=0.0)
     position = tl.load(positions + token)
-    slot = (token // T) * stride_b + position * 2 * HALF + pair
+    slot = (token // T).to(tl.int64) * stride_b + position * 2 * HALF + pair
     value = values + slot + (head - H - K) * stride_h
     _store(value, first, second, inside & (head >= H + K), HALF)
     one, two = first.to(tl.float32), second.to(tl.float32)

@@ -4,7 +4,7 @@ All of it goes by pieces of rows: an expanded piece stays in the cache of a proc
 memory that expanding takes is bounded.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
@@ -24,11 +24,6 @@ def empty(format: Format, rows: int, columns: int, device: torch.device | str = 
         part.name: torch.empty(part.shape(rows, columns), dtype=getattr(torch, part.dtype), device=device)
         for part in format.parts
     }
-
-
-def views(format: Format, buffer: torch.Tensor, rows: int, columns: int, begin: int = 0) -> Parts:
-    """Parts as views of `buffer` (uint8, aligned) from byte `begin` on: where `format.places` says."""
-    return at(format.places(rows, columns, begin), buffer)
 
 
 def at(places: Iterable[Place], buffer: torch.Tensor) -> Parts:
@@ -92,12 +87,17 @@ def linear(format: Format, x: torch.Tensor, parts: Parts, bias: torch.Tensor | N
     if format.name == "int8" and cpu.takes_int8(x):
         out = cpu.int8(x, parts)
     else:
-        rows = len(parts["packed"])
-        ranges = pieces(rows, x.shape[-1], x.element_size(), x.device)
-        out = torch.cat(
-            [multiply(x, dequantise(format, rows_of(parts, *piece), x.dtype)) for piece in ranges], -1
+        out = by_pieces(
+            x, len(parts["packed"]), lambda *piece: dequantise(format, rows_of(parts, *piece), x.dtype)
         )
     return out if bias is None else out + bias
+
+
+def by_pieces(x: torch.Tensor, rows: int, expand: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
+    """x · weightᵀ, [..., columns] → [..., rows]; `expand(begin, end)` gives those rows of the weight."""
+    ranges = pieces(rows, x.shape[-1], x.element_size(), x.device)
+    products = [multiply(x, expand(*piece)) for piece in ranges]
+    return products[0] if len(products) == 1 else torch.cat(products, -1)  # one would be copied, too
 
 
 def _quantise(format: Format, weight: torch.Tensor) -> Parts:

@@ -71,11 +71,6 @@ class Format:
             end = offset + num_bytes
         return tuple(places)
 
-    def num_bytes(self, rows: int, columns: int) -> int:
-        """Bytes in a buffer, the rounding up of each part included."""
-        last = self.places(rows, columns)[-1]
-        return -(-(last.offset + last.num_bytes) // ALIGNMENT) * ALIGNMENT
-
     def packed_bytes(self, rows: int, columns: int) -> int:
         """Bytes of the parts themselves."""
         return sum(place.num_bytes for place in self.places(rows, columns))
@@ -102,13 +97,6 @@ INT4 = int4_format(128, "middle", "int4")
 INT4_SYM = int4_format(64, "symmetric", "int4-sym")
 FP8 = Format("fp8", 0, (Part("packed", "float8_e4m3fn"), Part("scale", "float32", columns=0)))
 FORMATS = {format.name: format for format in (INT8, INT4, INT4_SYM, FP8)}
-
-
-def find_format(name: str) -> Format:
-    """The format that a user calls `name`; InputError with those there are."""
-    if name not in FORMATS:
-        raise InputError(f"quantize has the format {name!r}: minillm knows {', '.join(FORMATS)}")
-    return FORMATS[name]
 
 
 def _count(shape: tuple[int, ...]) -> int:

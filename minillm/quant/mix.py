@@ -17,7 +17,7 @@ from minillm.checks import shown
 from minillm.config import ModelConfig
 from minillm.errors import InputError
 from minillm.geometry import block_shapes
-from minillm.quant.formats import FORMATS, Format, find_format
+from minillm.quant.formats import FORMATS, Format
 
 NONE = "none"
 PARTS = {"attn": "attention", "mlp": "mlp"}  # as the option says it → as geometry does
@@ -145,7 +145,7 @@ def _format(name: str) -> Format | None:
         raise InputError(
             f"quantize has the format {shown(name)}: minillm knows {', '.join(FORMATS)} and {NONE}"
         )
-    return None if name == NONE else find_format(name)
+    return FORMATS.get(name)
 
 
 def _name(rule: Rule) -> str:

@@ -74,6 +74,20 @@ def test_a_refused_lock_is_one_line_and_leaves_nothing(monkeypatch):
     LLM("tiny", device="cuda", gpu_layer_budget=2).close()
 
 
+def test_a_lock_that_cuda_itself_refuses_is_not_an_error_of_what_comes_next():
+    """PyTorch asks for CUDA's last error after each launch, and would find the refusal if it stayed there."""
+    arena, numbers = HostArena(1 << 20), torch.arange(8, device="cuda")
+    arena.pin()
+    with pytest.raises(RunError, match=r"cannot lock 1\.0 MiB of host memory.*CUDA error 712"):
+        arena.pin()  # 712: it is registered already
+    assert (numbers + 1).sum().item() == 36
+    torch.cuda.synchronize()
+    assert arena.memory.is_pinned()
+    arena.close()
+    arena.pin()  # the lock of the first time was released
+    arena.close()
+
+
 def test_closing_frees_the_device():
     before = torch.cuda.memory_allocated()
     LLM("tiny", device="cuda", gpu_layer_budget=4).close()

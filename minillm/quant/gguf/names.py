@@ -8,6 +8,7 @@ import re
 
 import torch
 
+from minillm.checks import some
 from minillm.errors import InputError
 from minillm.quant.gguf.file import GGUFFile, StoredTensor
 
@@ -52,9 +53,9 @@ def match(file: GGUFFile, shapes: dict[str, tuple[int, ...]]) -> dict[str, Store
     names = {name: hugging_face_name(name) for name in file.tensors if name != "rope_freqs.weight"}
     found = {ours: file.tensors[name] for name, ours in names.items() if ours}
     if extra := [name for name, ours in names.items() if ours not in shapes]:
-        raise InputError(f"{file.path}: {_some(extra)} unknown to this model: it is of another architecture")
+        raise InputError(f"{file.path}: {some(extra)} unknown to this model: it is of another architecture")
     if missing := [name for name in shapes if name not in found]:
-        raise InputError(f"{file.path}: {_some(missing)} missing: download the file again")
+        raise InputError(f"{file.path}: {some(missing)} missing: download the file again")
     for name, stored in found.items():
         if stored.shape != shapes[name]:
             raise InputError(
@@ -77,9 +78,3 @@ def rows_of(file: GGUFFile, name: str, stored: StoredTensor) -> torch.Tensor:
     if len(stored.shape) > 1:
         return restored_rows(packed, heads)
     return restored_rows(packed.view(stored.shape[0], -1), heads).reshape(1, -1)
-
-
-def _some(names: list[str]) -> str:
-    """The first names of a list and how many more there are."""
-    more = f" and {len(names) - 3} more are" if len(names) > 3 else (" are" if len(names) > 1 else " is")
-    return ", ".join(names[:3]) + more
