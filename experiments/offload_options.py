@@ -9,11 +9,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 
 import torch
 
 from experiments.prompt_files import read_lines
+from experiments.requests import SHARED
 from experiments.results import FOLDER, Results
 from minillm import ModelConfig, block_times, device
 from minillm.accelerators.pick import pick
@@ -30,7 +32,17 @@ DEFAULTS = {
     "cuda": {"model": "random:Qwen3-8B", "dtype": "auto", "link_gb_s": None, "cap_gib": CAP_GIB},
     "cpu": {"model": "tiny", "dtype": "float32", "link_gb_s": 0.5, "cap_gib": None},
 }
-COUNTS = ("prompts", "new_tokens", "prompt_tokens", "lengths", "tokens", "kv_tokens")  # where there are any
+# Where there are any.
+COUNTS = ("prompts", "few", "new_tokens", "prompt_tokens", "lengths", "tokens", "kv_tokens")
+    "prompts",
+    "few",
+    "new_tokens",
+    "prompt_tokens",
+    "lengths",
+    "tokens",
+    "kv_tokens",
+)  # where there are any
+PROMPTS = ("prompts", "few")  # of the shared ones
 BUDGETS = ("budget", "budgets", "lifted")  # in layers
 
 # ---- options ----
@@ -69,7 +81,7 @@ def _check(options: argparse.Namespace) -> None:
     given = vars(options)
     for name in set(COUNTS) & set(given):
         for value in _several(given[name]):
-            whole(_flag(name), value, 1)
+            whole(_flag(name), value, 1, SHARED if name in PROMPTS else inf)
     check_dtype(options.dtype)
     check_link(options.link_gb_s)
     if options.cap_gib is not None:

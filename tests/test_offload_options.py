@@ -19,6 +19,7 @@ def small(monkeypatch):
 BAD = [
     ("--prompts", "0", "--prompts is 0"),
     ("--prompts", "-5", "--prompts is -5"),
+    ("--prompts", "21", "--prompts is 21: it must be a whole number of at least 1 and at most 20"),
     ("--new-tokens", "0", "--new-tokens is 0"),
     ("--lengths", "0", "--lengths is 0"),
     ("--budget", "0", "--budget for random:Small is 0"),
