@@ -9,7 +9,6 @@ from matplotlib.figure import Figure
 from experiments.report_results import NOT_YET, Archive, Stored, middle, most, over
 from experiments.report_rows import (
     bandwidth_limit,
-    copy_gb_s,
     fast_steps,
     groups,
     is_resident,
@@ -21,9 +20,7 @@ from experiments.report_rows import (
 from experiments.report_table import show
 from experiments.report_tables import FLOAT32, rms_ratio
 from minillm import plot
-from minillm.estimate import bytes_per_token
-from minillm.presets import PRESETS
-from minillm.units import GB, GIB
+from minillm.units import GIB
 
 ALLOWED = 1e-4  # largest logit error in float32
 RMS_ALLOWED = 1.05  # of our bfloat16 errors over the reference's
@@ -141,8 +138,8 @@ def steps(archive: Archive) -> Figure | None:
     plot.waterfall(axes, list(times), list(times.values()), ["compute"] * len(times))
     first, last = next(iter(times.values())), min(times.values())
     axes.set(xlim=(0, 1.25 * max(times.values())), xlabel=f"{model}: milliseconds a token")
-    if bandwidth := copy_gb_s(stored):
-        plot.limit(axes, 1e3 * bytes_per_token(PRESETS[model]) / GB / bandwidth, "copy bandwidth")
+    if bound := bandwidth_limit(stored, model, [row for rows in found[model].values() for row in rows]):
+        plot.limit(axes, 1e3 / bound, "copy bandwidth")
     plot.message(figure, f"The fast path: a token takes {last:.1f} ms instead of {first:.1f}")
     return figure
 

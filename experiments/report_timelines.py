@@ -96,7 +96,9 @@ def sweep(archive: Archive) -> Figure | None:
     top = max(row["tokens_per_s"] for row in stored.rows() if "tokens_per_s" in row)
     low = min(row["tokens_per_s"] for row in stored.rows() if "tokens_per_s" in row)
     axes.set(yscale="log", ylim=(0.7 * low, 2 * top))  # else the two modes are one line up to the last layers
+    axes.set_yticks([tick for tick in (1, 2, 5, 10, 20, 50, 100, 200, 500) if 0.7 * low < tick < 2 * top])
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.minorticks_off()
     axes.legend(loc="upper left", fontsize=9)
     followed = [row["budget"] for row in stored.rows("prefetch/") if near_limit(row)]
     said = f"at the link’s limit up to N = {max(followed)}" if followed else "below the link’s limit"

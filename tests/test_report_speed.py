@@ -66,6 +66,9 @@ FAILED = {
 FAILED |= {"failed": "ended with status 1"}
 
 
+TOKENS = {"prompt_tokens": 128, "new_tokens": 128}
+
+
 @pytest.fixture
 def side_by_side(archive):
     store(archive, "vllm", [*OURS, PEAK, *THEIRS, FAILED])
@@ -220,7 +223,7 @@ def test_offloaded_beside_vllm(archive):
 
 def test_steps_of_the_fast_path_keep_their_order(archive):
     rows = [
-        {"key": f"{MODEL}/minillm/{step}/{n}", "model": MODEL, "tokens_per_s": speed, "new_tokens": 128}
+        {"key": f"{MODEL}/minillm/{step}/{n}", "model": MODEL, "tokens_per_s": speed, **TOKENS}
         for step, speed in (("eager", 50.0), ("graph", 150.0))
         for n in range(2)
     ]
