@@ -16,6 +16,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
 CELL_TIMEOUT_S = 300
+QUIET = "--log-level=ERROR"  # a kernel warns of TCP without encryption, which stays on this machine
 
 
 class Client(NotebookClient):
@@ -61,7 +62,7 @@ def run(path: Path, target: Path, kernel_arguments: Sequence[str] = ()) -> None:
         resources={"metadata": {"path": str(path.parent)}},
         coalesce_streams=True,
         record_timing=False,
-        extra_arguments=list(kernel_arguments),
+        extra_arguments=[QUIET, *kernel_arguments],
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -18,17 +18,20 @@ from experiments.report_results import (
 from experiments.report_rows import (
     NAMES,
     Group,
+    bandwidth_share,
     fast_steps,
+    fastest,
     groups,
     is_resident,
     most_memory,
     ran,
+    rank,
     reason,
     setting,
     speed,
 )
 from experiments.report_table import ABSENT, Table
-from experiments.vllm_checks import bandwidth_share, ratio
+from experiments.vllm_checks import ratio
 from minillm.memory import plan
 from minillm.presets import PRESETS
 from minillm.schedule import place
@@ -37,24 +40,27 @@ PROMPTS = (128, 1024, 4096)  # tokens of the prompts whose prefill is timed
 CARD_HEAD = "RTX 3070, predicted"
 
 
-def resident(archive: Archive, experiment: str, model: str) -> Table:
-    """A model that fits, all programs of one command side by side."""
+def resident(archive: Archive, experiment: str, model: str, without: str | tuple[str, ...] = ()) -> Table:
+    """A model that fits, all programs of one command side by side; not those that begin with `without`."""
     stored = archive.get(experiment)
     found = {name: rows for name, rows in groups(stored, model).items() if is_resident(rows[0])}
-    base = ran(found.get("vLLM", ()))
-    rows = tuple(_resident(stored, model, name, group, base) for name, group in found.items())
+    base, best = ran(found.get("vLLM", ())), fastest(found)
+    rows = tuple(
+        (*_resident(stored, model, name, group, base), fits_card(model) if name == best else NOTHING)
+        if ran(group)
+        else (name, f"not measured: {reason(group[0])}")
+        for name, group in found.items()
+        if not name.startswith(without)
+    )
     head = ("program", "prompts × tokens", "TTFT", "decode, tok/s", "range", "over vLLM")
     head += ("of GPU bandwidth", "peak GPU memory", CARD_HEAD)
-    notes = tuple(note for note in stored.content.get("notes", ()) if note.startswith("Resident"))
+    said = (note for note in stored.content.get("notes", ()) if note.startswith("Resident"))
+    notes = (*_resident_notes(stored, model, bool(base), "vLLM".startswith(without)), *said)
     return Table(caption(f"{model}, all layers on the GPU", stored), head, rows or ABSENT, notes)
 
 
 def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequence[dict]) -> tuple[str, ...]:
     rows = ran(found)
-    if not rows:
-        return (name, f"not measured: {reason(found[0])}")
-    share = middle(({"share": bandwidth_share(model, row)} for row in rows), "share")
-    ours = name.startswith("minillm")
     return (
         name,
         amount(rows),
@@ -62,10 +68,21 @@ def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequenc
         number(speed(rows), ".1f"),
         spread(rows),
         number(ratio(rows, base)),
-        number(share, ".0%"),
+        number(bandwidth_share(stored, model, rows), ".0%"),
         size(most_memory(stored, model, name)),
-        fits_card(model) if ours else NOTHING,
     )
+
+
+def _resident_notes(stored: Stored, model: str, beside: bool, alone: bool) -> list[str]:
+    """How the ratio to vLLM is taken, and what its memory holds that ours does not."""
+    notes = ["Over vLLM: the median of the ratios of each prompt, not the ratio of the medians."] * beside
+    name = f"{model} resident: peak GPU memory less its counts for many sequences, ours over vllm"
+    if not alone and (less := stored.check(name)) is not None:
+        said = (
+            "vLLM’s peak holds counters for as many sequences as it may serve; without them ours over vLLM’s"
+        )
+        notes.append(f"{said} is {less:.2f}.")
+    return notes
 
 
 def spread(rows: Sequence[dict]) -> str:
@@ -88,8 +105,8 @@ def fits_card(model: str, context: int = 4096) -> str:
     return "does not fit" if value is None else f"{value:.0f}"
 
 
-def prefills(archive: Archive, experiment: str, model: str) -> Table:
-    """Prefill latency by prompt length, all programs of one command."""
+def prefills(archive: Archive, experiment: str, model: str, without: str | tuple[str, ...] = ()) -> Table:
+    """Prefill latency by prompt length, all programs of one command; without those that begin so."""
     stored = archive.get(experiment)
     found: dict[str, dict[int, dict]] = {}
     for row in stored.rows(f"{model}/"):
@@ -98,7 +115,8 @@ def prefills(archive: Archive, experiment: str, model: str) -> Table:
             name = setting(row | {"mode": row.get("mode") or "resident"})
             found.setdefault(name, {})[row["prompt_tokens"]] = row
     base = found.get("vLLM", {})
-    rows = tuple((name, *_prefill(times, base)) for name, times in found.items())
+    shown = [name for name in sorted(found, key=rank) if not name.startswith(without)]
+    rows = tuple((name, *_prefill(found[name], base)) for name in shown)
     head = ("program", *(f"{tokens:,} tokens" for tokens in PROMPTS))
     head += tuple(f"{tokens:,}: over vLLM" for tokens in PROMPTS)
     notes = ("The median of the repetitions; below 1 is faster than vLLM.",)
@@ -114,23 +132,29 @@ def _prefill(times: dict[int, dict], base: dict[int, dict]) -> tuple[str, ...]:
 
 
 def starts(archive: Archive) -> Table:
-    """How long each program took to start, in the commands that compare them."""
-    rows = [
-        (
-            _start_name(row),
-            row["key"].split("/")[0],
-            experiment,
-            number(row.get("load_s"), ".1f", "s"),
-            number(row["warm_s"], ".1f", "s") if "warm_s" in row else NOTHING,
-            str(row.get("version") or NOTHING),
-        )
-        for experiment in ("baseline", "vllm")
-        for row in archive.get(experiment).rows()
-        if "/loaded" in row["key"]
-    ]
+    """How long each program took to start, the first time for each model in the commands that compare."""
+    found: dict[tuple[str, str], tuple[str, ...]] = {}
+    for experiment in ("baseline", "vllm"):
+        for row in archive.get(experiment).rows():
+            if "/loaded" in row["key"]:
+                program, model = _start_name(row), row["key"].split("/")[0]
+                command = row.get("from", experiment).partition("__")[0]
+                found.setdefault((model, program), (program, model, command, *_start(row)))
+    rows = [found[key] for key in sorted(found, key=lambda key: (key[0], rank(key[1])))]
     head = ("program", "model", "command", "loading", "first answer", "version")
-    notes = ("First answer: compiling and capturing graphs, where that is not done while loading.",)
-    return Table("Starting", head, tuple(rows) or ABSENT, notes)
+    notes = ["First answer: compiling and capturing graphs, where that is not done while loading."]
+    if cold := archive.get("fast_path").row("starts"):
+        notes.append(
+            "Our kernels had been compiled by an earlier run and came from a cache on disk. Compiling and "
+            f"capturing for {cold['model']} in a new process: {cold['cold_s']:.1f} s without such a cache, "
+            f"{cold['warm_s']:.1f} s with it (fast_path)."
+        )
+    return Table("Starting", head, tuple(rows) or ABSENT, tuple(notes))
+
+
+def _start(row: dict) -> tuple[str, ...]:
+    first = number(row["warm_s"], ".1f", "s") if "warm_s" in row else NOTHING
+    return (number(row.get("load_s"), ".1f", "s"), first, str(row.get("version") or NOTHING))
 
 
 def _start_name(row: dict) -> str:
@@ -159,9 +183,12 @@ def fast_path(archive: Archive) -> Table:
     rows = []
     for model, steps in fast_steps(stored).items():
         first = speed(next(iter(steps.values())))
+        best = max(steps, key=lambda step: speed(steps[step]))
         for step, group in steps.items():
             now = speed(group)
             figures = (number(now, ".1f"), number(over(now, first)), size(most(group, "peak_bytes")))
-            rows.append((model, step, *figures, fits_card(model)))
+            rows.append((model, step, *figures, fits_card(model) if step == best else NOTHING))
     head = ("model", "step", "decode, tok/s", "over the first", "peak GPU memory", CARD_HEAD)
-    return Table(caption("The fast path, one step at a time", stored), head, tuple(rows) or ABSENT)
+    amounts = {amount(group) for steps in fast_steps(stored).values() for group in steps.values()}
+    notes = tuple(f"Each step: {each} (prompts × tokens)." for each in sorted(amounts))
+    return Table(caption("The fast path, one step at a time", stored), head, tuple(rows) or ABSENT, notes)

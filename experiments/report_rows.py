@@ -3,9 +3,10 @@
 import re
 import textwrap
 from collections.abc import Sequence
+from statistics import median
 
 from experiments import vllm_checks
-from experiments.report_results import Stored, middle, most
+from experiments.report_results import Archive, Stored, middle, most, over
 
 NAMES = {"minillm": "minillm", "vllm": "vLLM", "transformers": "transformers", "accelerate": "accelerate"}
 MANY = 160  # characters of a reason
@@ -64,6 +65,29 @@ def speed(rows: Sequence[dict]) -> float | None:
     return middle(rows, "tokens_per_s")
 
 
+def fastest(found: dict[str, Group]) -> str | None:
+    """Our fastest setting: what is predicted for the course's card is without overhead."""
+    ours = {name: speed(ran(rows)) for name, rows in found.items() if name.startswith("minillm")}
+    return max(ours, key=lambda name: ours[name] or 0, default=None)
+
+
+def copy_gb_s(stored: Stored) -> float | None:
+    """GB/s that the GPU copies, read and written: one rate for all shares that are told of a file's rows."""
+    return vllm_checks.copy_gb_s(stored.rows()) or stored.ceiling("device_copy_gb_s")
+
+
+def bandwidth_limit(stored: Stored, model: str, rows: Sequence[dict]) -> float | None:
+    """Tokens a second at which answers like `rows` would read as many bytes as the GPU copies."""
+    read = [vllm_checks.read_gb(model, row) for row in rows]
+    return over(copy_gb_s(stored), median(read) if read else None)
+
+
+def bandwidth_share(stored: Stored, model: str, rows: Sequence[dict]) -> float | None:
+    """Of that limit, what `rows` reached: the median."""
+    rate = copy_gb_s(stored)
+    return middle(({"share": vllm_checks.bandwidth_share(model, row, rate)} for row in rows), "share")
+
+
 def most_memory(stored: Stored, model: str, name: str) -> int | None:
     """GPU memory of a setting's longest request with room for the whole context; else of its answers."""
     rows = [row for row in stored.rows(f"{model}/") if "ttft_s" in row and setting(row) == name]
@@ -104,3 +128,18 @@ def step_name(row: dict) -> str:
         return str(row["step"])
     parts = row["key"].split("/")[1:]
     return " ".join(part for part in parts if not part.isdigit() and part != "minillm")
+
+
+def eager_spread(archive: Archive) -> tuple[str, float] | None:
+    """The program and model whose rows without graphs differ most, and its fastest over its slowest."""
+    speeds: dict[str, list[float]] = {}
+    for stored in map(archive.get, ("baseline", "vllm")):
+        for model in dict.fromkeys(row.get("model") for row in stored.rows()):
+            for name, rows in groups(stored, model).items():
+                if is_resident(rows[0]) and (name == "transformers" or name.endswith(", eager")):
+                    speeds.setdefault(f"{name}, {model}", []).extend(r["tokens_per_s"] for r in ran(rows))
+    for model, steps in fast_steps(archive.get("fast_path")).items():
+        eager = [row["tokens_per_s"] for row in steps.get("eager", ())]
+        speeds.setdefault(f"minillm, eager, {model}", []).extend(eager)
+    found = {name: max(each) / min(each) for name, each in speeds.items() if each}
+    return max(found.items(), key=lambda item: item[1], default=None)

@@ -37,6 +37,7 @@ def offloaded(archive: Archive, model: str = "Qwen3-8B") -> Table:
     title = f"{model} offloaded" + (f", GPU memory capped at {cap:.1f} GiB" if cap else "")
     notes = (
         f"The link measured in the same command allows {number(limit)} tok/s for the bytes that stream.",
+        *stored.content.get("notes", ()),
     )
     return Table(caption(title, stored), _OFFLOADED, rows, notes)
 

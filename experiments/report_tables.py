@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import prod
 
 from experiments.report_results import (
+    FOLDER,
     NOT_YET,
     NOTHING,
     Archive,
@@ -24,6 +25,7 @@ from minillm.units import GB
 CARD = PUBLISHED["rtx3070"]  # the course's
 LEFT = int(USABLE * CARD.gpu_memory_bytes)  # bytes of it that a driver and a desktop leave
 MODELS = ("Qwen3-1.7B", "Qwen3-8B", "Qwen3-14B", "Qwen3-32B")
+NOTEBOOKS = FOLDER.parent.parent / "notebooks"
 # What the report is about; a file that is not there is told, too.
 EXPERIMENTS = (
     *("parity", "gpu_tests", "cells", "baseline", "vllm", "fast_path"),
@@ -75,6 +77,11 @@ def models() -> Table:
         "Counted from the published configurations, not measured. “Fits”: weights and a context of 4,096.",
     )
     return Table("Models", head, rows, notes)
+
+
+def embedding(model: str) -> int:
+    """Bytes of the embedding in 16 bits."""
+    return 2 * PRESETS[model].vocab_size * PRESETS[model].hidden_size
 
 
 def layers(model: str) -> int:
@@ -160,23 +167,36 @@ def _float32(name: str, prefix: str, what: str, stored: Stored) -> tuple[str, ..
     return (name, what, *map(str, counts), str(ties), f"{error:.1e}", f"{allowed:.0e}")
 
 
-def skills(archive: Archive) -> Table:
-    """Whole answers that are right: our engine and transformers on the same held-out prompts."""
+def skills(archive: Archive) -> Table | str:
+    """Held-out prompts, ours and transformers: a sentence if both answer all of them right, else a table."""
     stored = archive.get("parity", "cpu2")
-    rows = []
-    for model, prefix in (("tiny", "skills/"), ("tiny-moe", "tiny-moe/skills/")):
-        for skill in dict.fromkeys(
-            row["key"].removeprefix(prefix).partition("/")[0] for row in stored.rows(prefix)
-        ):
-            found = stored.rows(f"{prefix}{skill}/")
-            prompts = sum(row["prompts"] for row in found)
-            shares = (
-                f"{sum(row[f] for row in found) / prompts:.1%}" for f in ("right", "right_reference", "same")
-            )
-            rows.append((model, skill, str(prompts), *shares))
+    found = {(model, skill): counts for model, skill, *counts in _skills(stored)}
+    if found and all(len(set(counts)) == 1 for counts in found.values()):
+        told = [
+            f"{sum(counts[0] for (of, _), counts in found.items() if of == model):,} by `{model}`"
+            for model in dict.fromkeys(model for model, _ in found)
+        ]
+        kinds = ", ".join(dict.fromkeys(skill for _, skill in found))
+        return (
+            f"They do. All held-out prompts ({kinds}) were answered right in float32, {' and '.join(told)}; "
+            "by transformers too, with the same answers."
+        )
     head = ("model", "skill", "held-out prompts", "right, ours", "right, transformers", "same answer")
     title = "Trained models, float32: share of prompts whose whole answer is right"
+    rows = [(*key, str(of), *(f"{each / of:.1%}" for each in rest)) for key, (of, *rest) in found.items()]
     return Table(title, head, tuple(rows) or ABSENT)
+
+
+def _skills(stored: Stored) -> list[tuple]:
+    """Model, skill, prompts, those right by us, by transformers, and of the same answer."""
+    found = []
+    for model, prefix in (("tiny", "skills/"), ("tiny-moe", "tiny-moe/skills/")):
+        names = (row["key"].removeprefix(prefix).partition("/")[0] for row in stored.rows(prefix))
+        for skill in dict.fromkeys(names):
+            rows = stored.rows(f"{prefix}{skill}/")
+            fields = ("prompts", "right", "right_reference", "same")
+            found.append((model, skill, *(sum(row[field] for row in rows) for field in fields)))
+    return found
 
 
 def bf16(archive: Archive) -> Table:
@@ -228,18 +248,28 @@ def own_modes(archive: Archive) -> Table:
         for name in ("every placement wrote the same tokens", "bytes copied a pass are the schedule's"):
             value = stored.check(name)
             rows.append((experiment, name, NOT_YET if value is None else "yes" if value else "no"))
-    on_the_gpu = {
-        "gpu_tests": ("tests/gpu", "tests on the GPU that passed, each when it ran last"),
-        "cells": ("notebooks", "notebooks that ran as scripts on the GPU"),
-    }
-    for experiment, row in on_the_gpu.items():
-        checks = archive.get(experiment).checks
-        said = f"{checks[0]['value']:.0f} of {checks[0]['goal']:.0f}" if checks else NOT_YET
-        rows.append((*row, said))
+    checks = archive.get("gpu_tests").checks
+    said = f"{checks[0]['value']:.0f} of {checks[0]['goal']:.0f}" if checks else NOT_YET
+    rows.append(("tests/gpu", "tests on the GPU that passed, each when it ran last", said))
+    rows.append(
+        ("notebooks", "notebooks that were run as scripts on the GPU", _scripts(archive.get("cells")))
+    )
     tests = archive.get("gpu_tests").rows()
     failures = tests[-1].get("failures", {}) if tests else {}
     notes = tuple(f"Failed: {name}: {why}" for name, why in failures.items())
     return Table("Between our own modes", ("where", "what", "result"), tuple(rows), notes)
+
+
+def _scripts(stored: Stored) -> str:
+    """Which notebooks of all ran as scripts, and how many of them to their end."""
+    ran = sorted(row["key"].partition("_")[0] for row in stored.rows())
+    if not ran:
+        return NOT_YET
+    met, which = int(stored.checks[0]["value"]), ", ".join(ran)
+    if [int(name) for name in ran] == list(range(int(ran[0]), int(ran[0]) + len(ran))):
+        which = f"{ran[0]} to {ran[-1]}"
+    every = len(list(NOTEBOOKS.glob("*.ipynb")))
+    return f"{len(ran)} of {every} ({which}), {'all' if met == len(ran) else met} passed"
 
 
 # ---- notes and single figures ----

@@ -70,7 +70,7 @@ def own_checks(rows: list[dict], model: str) -> list[dict]:
     ours = resident_ours(rows, model)
     if not ours:
         return []
-    checks = [*speeds(f"{model} resident, ours", ours), *bandwidth_checks(model, ours)]
+    checks = [*speeds(f"{model} resident, ours", ours), *bandwidth_checks(model, ours, copy_gb_s(rows))]
     counted = [row for row in answers(ours) if row["path"] == "fast" and "graph_replays" in row]
     if counted:
         replayed = all(row["graph_replays"] == row["new_tokens"] - 1 for row in counted)
@@ -78,24 +78,36 @@ def own_checks(rows: list[dict], model: str) -> list[dict]:
     return checks
 
 
-def bandwidth_checks(model: str, rows: list[dict]) -> list[dict]:
-    """Bytes of weights and KV that decoding reads a second over what copying reads and writes a second."""
+def bandwidth_checks(model: str, rows: list[dict], rate: float | None) -> list[dict]:
+    """Bytes of weights and KV that decoding reads a second over `rate`, what copying reads and writes."""
     if model not in presets.PRESETS:
         return []
-    shares = [share for row in answers(rows) if (share := bandwidth_share(model, row)) is not None]
+    shares = [share for row in answers(rows) if (share := bandwidth_share(model, row, rate)) is not None]
     goal = BANDWIDTH_GOAL if model == BANDWIDTH_MODEL else None
     name = f"{model} resident: weights and KV read a second over the copy bandwidth"
     return [check(name, median(shares) if shares else None, goal)]
 
 
-def bandwidth_share(model: str, row: dict) -> float | None:
-    """Of one answer: each step reads all weights once, and the KV of prompt and answer so far."""
+def copy_gb_s(rows: list[dict]) -> float | None:
+    """GB that the device copies a second, read and written: the median of the commands that made `rows`.
+
+    One rate for all programs of a file, since each command finds a slightly different one.
+    """
+    rates = {row["device_gb_s"] for row in rows if row.get("device_gb_s")}
+    return median(rates) if rates else None
+
+
+def bandwidth_share(model: str, row: dict, rate: float | None) -> float | None:
+    """Of one answer: GB that its decoding reads a second over `rate`."""
+    return over(row["tokens_per_s"] * read_gb(model, row), rate)
+
+
+def read_gb(model: str, row: dict) -> float:
+    """GB that a token of an answer reads: all weights once, and the KV of prompt and answer so far."""
     config = presets.load(model)
     context = row["prompt_tokens"] + row["new_tokens"] / 2
     cached = memory.kv_bytes_per_token(config, BITS // 8) * context
-    return over(
-        row["tokens_per_s"] * (estimate.bytes_per_token(config, BITS) + cached) / GB, row["device_gb_s"]
-    )
+    return (estimate.bytes_per_token(config, BITS) + cached) / GB
 
 
 # ---- offloaded ----

@@ -4,9 +4,17 @@ import pytest
 from matplotlib import pyplot as plt
 from small_results import cells, store
 
-from experiments import report_figures, report_fits, report_rows, report_streams, report_tables
+from experiments import (
+    report_figures,
+    report_fits,
+    report_rows,
+    report_streams,
+    report_tables,
+    vllm_checks,
+)
 from experiments import report_timelines as timelines
 from experiments.report_results import NOT_YET, Archive
+from minillm import plot
 from minillm.predict import Rates, timeline
 from minillm.presets import PRESETS
 from minillm.schedule import place
@@ -58,6 +66,9 @@ FAILED = {
 FAILED |= {"failed": "ended with status 1"}
 
 
+TOKENS = {"prompt_tokens": 128, "new_tokens": 128}
+
+
 @pytest.fixture
 def side_by_side(archive):
     store(archive, "vllm", [*OURS, PEAK, *THEIRS, FAILED])
@@ -103,8 +114,82 @@ def test_share_of_the_bandwidth_counts_weights_and_cache():
     hidden, width, kv = 4096, 12288, 1024
     layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * width + 2 * hidden + 2 * 128
     read = 2 * (36 * layer + 151936 * hidden) + (100 + 128) * 36 * 2 * kv * 2
-    share = report_fits.bandwidth_share(MODEL, OURS[0])
+    share = vllm_checks.bandwidth_share(MODEL, OURS[0], 3800.0)
     assert share == pytest.approx(10.0 * read / 3800e9, rel=1e-3)  # the last norm is not counted here
+
+
+def test_table_and_figure_share_one_rate_the_median_of_a_files_commands(archive):
+    rates = {"minillm": 3700.0, "vllm": 3800.0, "transformers": 4200.0}
+    rows = [answer(name, "resident", 1, 100.0, device_gb_s=rate) for name, rate in rates.items()]
+    store(archive, "vllm", [*rows, rows[-1] | {"key": f"{MODEL}/transformers/resident/2"}])
+    stored = archive.get("vllm")
+    assert report_rows.copy_gb_s(stored) == 3800.0
+    limit = report_rows.bandwidth_limit(stored, MODEL, rows)
+    share = report_rows.bandwidth_share(stored, MODEL, rows)
+    assert share == pytest.approx(100.0 / limit)
+    assert cells(report_fits.resident(archive, "vllm", MODEL), "minillm")[6] == f"{share:.0%}"
+    (axes,) = report_figures.resident(archive, "vllm").axes
+    assert limit in [line.get_xdata()[0] for line in axes.lines]
+    store(archive, "fast_path", [], ceilings={"device_copy_gb_s": 3900.0})
+    assert report_rows.copy_gb_s(archive.get("fast_path")) == 3900.0
+
+
+def test_a_number_before_a_limit_stands_behind_its_line():
+    axes = plt.subplots()[1]
+    values = [95.0, 50.0, 101.0]
+    plot.bars(axes, ["a", "b", "c"], values, ["compute"] * 3, ["95", "50", "101"])
+    axes.set_xlim(0, 130)
+    report_figures.beyond(axes, values, 100.0)
+    assert [label.xy[0] for label in axes.texts] == [100.0, 50.0, 101.0]
+
+
+def test_only_our_fastest_row_has_a_prediction_and_a_program_can_be_left_out(archive):
+    slow = [answer("minillm", "resident-eager", 1, 5.0, path="eager") | {"mode": "resident"}]
+    store(archive, "vllm", [OURS[0], *slow, *THEIRS])
+    table = report_fits.resident(archive, "vllm", MODEL, without="vLLM")
+    assert [(row[0], row[-1]) for row in table.rows] == [
+        ("minillm, fast", "does not fit"),
+        ("minillm, eager", "–"),
+    ]
+    assert cells(table, "minillm, fast")[5] == "2.00"  # over vLLM, whose rows are not shown
+
+
+def test_memory_without_vllms_counters_is_a_note(archive):
+    name = f"{MODEL} resident: peak GPU memory less its counts for many sequences, ours over vllm"
+    check = {"name": name, "value": 0.97, "goal": None, "better": "lower", "met": None}
+    store(archive, "vllm", [*OURS, *THEIRS], [check])
+    assert report_fits.resident(archive, "vllm", MODEL).notes[-1].endswith("ours over vLLM’s is 0.97.")
+    assert "counters" not in repr(report_fits.resident(archive, "vllm", MODEL, without="vLLM"))
+
+
+def test_a_start_is_told_once_for_each_program_and_model(archive):
+    def start(mode, seconds, end="", **more):
+        key = f"{MODEL}/vllm/{mode}/loaded{end}"
+        return {"key": key, "model": MODEL, "mode": mode, "engine": "vllm", "load_s": seconds} | more
+
+    store(archive, "vllm", [start("prefetch", 50.0), start("prefetch", 33.0, "/1"), start("resident", 80.0)])
+    store(archive, "baseline", [start("resident", 80.0) | {"from": "vllm__h200.json"}])
+    store(archive, "fast_path", [{"key": "starts", "model": MODEL, "cold_s": 6.84, "warm_s": 0.85}])
+    table = report_fits.starts(archive)
+    assert [row[:4] for row in table.rows] == [
+        ("vLLM resident", MODEL, "vllm", "80.0 s"),
+        ("vLLM prefetch", MODEL, "vllm", "50.0 s"),
+    ]
+    assert "6.8 s without such a cache, 0.8 s with it" in table.notes[-1]
+
+
+def test_speed_without_graphs_spreads_most_where_the_ratio_is_largest(archive):
+    eager = [answer("transformers", "resident", q, s) for q, s in ((1, 10.0), (2, 25.0))]
+    eager += [
+        answer("minillm", "resident-eager", q, s, path="eager") | {"mode": "resident"}
+        for q, s in ((1, 40.0), (2, 60.0))
+    ]
+    store(archive, "vllm", [*eager, *OURS])
+    step = {"key": f"{MODEL}/eager", "model": MODEL, "step": "eager", "tokens_per_s": 90.0}
+    store(archive, "fast_path", [step])
+    assert report_rows.eager_spread(archive) == (f"transformers, {MODEL}", 2.5)
+    store(archive, "fast_path", [step | {"tokens_per_s": 120.0}])
+    assert report_rows.eager_spread(archive) == (f"minillm, eager, {MODEL}", 3.0)
 
 
 def test_prefills_stand_beside_vllm(archive):
@@ -138,15 +223,17 @@ def test_offloaded_beside_vllm(archive):
 
 def test_steps_of_the_fast_path_keep_their_order(archive):
     rows = [
-        {"key": f"{MODEL}/minillm/{step}/{n}", "model": MODEL, "tokens_per_s": speed}
+        {"key": f"{MODEL}/minillm/{step}/{n}", "model": MODEL, "tokens_per_s": speed, **TOKENS}
         for step, speed in (("eager", 50.0), ("graph", 150.0))
         for n in range(2)
     ]
     store(archive, "fast_path", rows)
-    assert [row[1:4] for row in report_fits.fast_path(archive).rows] == [
-        ("eager", "50.0", "1.00"),
-        ("graph", "150.0", "3.00"),
+    table = report_fits.fast_path(archive)
+    assert [(*row[1:4], row[-1]) for row in table.rows] == [
+        ("eager", "50.0", "1.00", "–"),
+        ("graph", "150.0", "3.00", "does not fit"),
     ]
+    assert table.notes == ("Each step: 2 × 128 (prompts × tokens).",)
     (axes,) = report_figures.steps(archive).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["eager", "graph"]
     assert "6.7 ms instead of 20.0" in axes.figure.get_suptitle()
@@ -165,6 +252,18 @@ def test_a_sweep_puts_both_modes_in_one_row(archive):
     store(archive, "budget_sweep", rows)
     expected = ("13 of 36", "9.3 GB", "4.00 GiB", "5.00", "6.00", "1.20", "6.00", "5.90", "too large")
     assert report_streams.sweep(archive).rows == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.96, 1.0), "is 0 to 4 % too slow in all 2 placements"),
+        ((1.01, 1.03), "is 1 to 3 % too fast in all 2 placements"),
+        ((0.94, 1.05, 1.0), "is within 5 % for 2 of 3 placements"),
+    ],
+)
+def test_how_far_a_forecast_was(values, said):
+    assert timelines.how_far(values) == said
 
 
 RATES = Rates(link_gb_s=31.5, device_gb_s=448.0)

@@ -100,6 +100,14 @@ def test_bytes_read_are_all_weights_and_the_cache_so_far():
     assert met == (value >= 0.8)
 
 
+def test_one_copy_rate_is_taken_for_all_rows_the_median_of_the_commands():
+    name = "Small resident: weights and KV read a second over the copy bandwidth"
+    alone = figures([ours("resident/0", 1000.0)])[name][0]
+    others = [theirs("resident/0", 1.0, device_gb_s=2.0), theirs("resident/1", 1.0, device_gb_s=2.0)]
+    others += [row("resident-process/0", "vllm", "resident-process", 1.0, device_gb_s=4.0)]
+    assert figures([ours("resident/0", 1000.0), *others])[name][0] == pytest.approx(alone / 2)
+
+
 def test_every_decode_step_of_the_fast_path_is_a_replay():
     name = "Small resident: graph replays are tokens - 1"
     rows = [ours("resident/0", 1.0, graph_replays=3), ours("resident/1", 1.0, graph_replays=3)]
