@@ -34,14 +34,6 @@ DEFAULTS = {
 }
 # Where there are any.
 COUNTS = ("prompts", "few", "new_tokens", "prompt_tokens", "lengths", "tokens", "kv_tokens")
-    "prompts",
-    "few",
-    "new_tokens",
-    "prompt_tokens",
-    "lengths",
-    "tokens",
-    "kv_tokens",
-)  # where there are any
 PROMPTS = ("prompts", "few")  # of the shared ones
 BUDGETS = ("budget", "budgets", "lifted")  # in layers
 
