@@ -136,9 +136,8 @@ def test_the_comparison_with_vllm_is_the_files():
         peaks = [
             row["peak_bytes"] for name in ("minillm", "vllm") for row in beside(f"{model}/{name}/{mode}/peak")
         ]
-        counted = (
-            [0, 1024 * 4 * (151936 + 151936 // 32)] if layers == "all" else [0]
-        )  # bytes of the counters of vLLM's second runner
+        counters = 1024 * 4 * (151936 + 151936 // 32)  # bytes, of 1,024 readers and all words
+        counted = [0, counters] if layers == "all" else [0]
         expected = [peaks[0] / (peaks[1] - each) for each in counted]
         assert [float(cell) for cell in re.findall(r"[\d.]+", memory)] == pytest.approx(expected, abs=0.005)
 
