@@ -44,9 +44,11 @@ class DecodeGraphs:
     def lend(self, batch: int, capacity: int) -> Iterator[KVCache]:
         """An empty cache in the memory that is kept; where that is too small, in new memory.
 
-        To one run at a time. One that is held up between two tokens keeps it; others bring their own memory,
-        where no graph looks.
+        To one run at a time, the latest: one that is held up between two tokens, perhaps for good, keeps what
+        it was lent and goes on without graphs.
         """
+        if self.lent is not None:
+            self.forget()
         self.lent = cache = self._cache(batch, capacity)
         try:
             yield cache
@@ -118,10 +120,7 @@ class DecodeGraphs:
         return self.prompts.run(token_ids, cache, self.holds(cache))
 
     def forget(self) -> None:
-        """Drop graphs and memory: weights are about to move, or somebody else wants the memory.
-
-        A run that it is lent to keeps it, and goes on without graphs.
-        """
+        """Drop graphs and memory: weights are about to move, or somebody else wants the memory."""
         self.drop()
         self.steps.clear()
         self.prompts.steps.clear()

@@ -120,8 +120,8 @@ class Engine:
 
     @contextmanager
     def _cache(self, batch: int, capacity: int) -> Iterator[KVCache]:
-        """A cache in memory that is counted as the device's: where graphs look, if no other run is there."""
-        if self.graphs and self.graphs.lent is None:
+        """A cache in memory that is counted as the device's."""
+        if self.graphs:
             with self.graphs.lend(batch, capacity) as cache:
                 yield cache
             return
