@@ -82,11 +82,13 @@ def decide(request: Request) -> Decision:
     if mode == "none" or (mode == "auto" and budget is None and request.fits(everything)):
         return _decision(request, "none", request.layers)
     budget = budget or _largest(request)
-    _check_weights(request, budget)
-    if budget >= request.layers:
+    if budget < request.layers:
+        decision = _decision(request, "prefetch" if mode == "auto" else mode, budget)
+    else:
         note = f"all {request.layers} layers fit the budget: nothing streams, offloading changes nothing"
-        return _decision(request, "none", request.layers, note)
-    return _decision(request, "prefetch" if mode == "auto" else mode, budget)
+        decision = _decision(request, "none", request.layers, note)
+    _check_weights(request, decision.placement)
+    return decision
 
 
 def device_bytes(request: Request, placement: Placement) -> int:
@@ -100,12 +102,12 @@ def device_bytes(request: Request, placement: Placement) -> int:
     return weights + table + plan.head + plan.norm + plan.kv + plan.workspace + request.scratch
 
 
-def _check_weights(request: Request, budget: int) -> None:
+def _check_weights(request: Request, placement: Placement) -> None:
     """Raise RunError where the weights alone take more than there is; a shorter context would not help."""
-    least = device_bytes(request, request.placement(budget)) - request.plan.kv - request.plan.workspace
-    if request.limit is not None and least > request.limit:
+    least = device_bytes(request, placement) - request.plan.kv - request.plan.workspace
+    if request.total is not None and least > request.limit:
         raise RunError(
-            f"{budget} of {request.layers} layers take {gib(least)} of device memory with what is always "
+            f"{placement.on_device} of {request.layers} layers take {gib(least)} of device memory with what is always "
             f"there, and {gib(request.limit)} are free: at most {_largest(request)} fit"
         )
 

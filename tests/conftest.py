@@ -40,6 +40,14 @@ SMALL_MOE = SMALL | {
 }
 
 
+@pytest.fixture(autouse=True)
+def modes_end_with_the_test():
+    """A mode of PyTorch that a test leaves behind would break another one, somewhere else."""
+    yield
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
 def make_reference(seed: int = 0, **config):
     """A transformers Qwen3 (MoE when `num_experts` is given), random, with logits that are not flat."""
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM

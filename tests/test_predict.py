@@ -81,7 +81,8 @@ def test_the_context_that_an_error_suggests_is_the_longest_that_fits(name, gib):
 
 @pytest.mark.parametrize(("budget", "tokens", "slots"), [(30, 4096, None), (36, 1024, None), (20, 8, 2)])
 def test_a_budget_whose_weights_do_not_fit_is_refused_with_the_largest_that_does(budget, tokens, slots):
-    asked = {"config": QWEN3_8B, "dtype_bytes": 2, "tokens": tokens, "slots": slots, "free": int(7.2 * 2**30)}
+    asked = {"config": QWEN3_8B, "dtype_bytes": 2, "tokens": tokens, "slots": slots}
+    asked |= {"free": int(7.2 * 2**30), "total": 8 * 2**30}
     with pytest.raises(RunError, match=f"^{budget} of 36 layers take .* and 7.20 GiB are free") as caught:
         decide(Request(**asked, gpu_layer_budget=budget))
     most = int(str(caught.value).split("at most ")[1].split()[0])
