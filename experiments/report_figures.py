@@ -156,6 +156,7 @@ def programs(
     limit: float | None,
     said: str,
     peaks: dict[str, int | None] | None = None,
+    limit_is: str = "the link",
 ) -> Figure | None:
     """TTFT, decode speed and memory of programs that offload the same model, beside the limit of the link.
 
@@ -173,7 +174,7 @@ def programs(
         plot.bars(axes, list(found), values, [kind(name) for name in found], text)
         axes.set(xlim=(0, 1.45 * max(values)), xlabel=title)
     if limit:
-        plot.limit(panels[1], limit, "the link")
+        plot.limit(panels[1], limit, limit_is)
     plot.message(figure, said)
     return figure
 
@@ -194,11 +195,14 @@ def beside_vllm(archive: Archive, model: str = "Qwen3-8B") -> Figure | None:
     stored = archive.get("vllm")
     found = {n: ran(rows) for n, rows in groups(stored, model).items() if not is_resident(rows[0])}
     ours = [name for name, rows in found.items() if rows and name.startswith("minillm prefetch")]
-    limit = found[ours[0]][0].get("limit_tokens_per_s") if ours else None
+    first = found[ours[0]][0] if ours else {}
+    streamed = first.get("streamed")
+    limit_is = f"the link, {streamed} layers" if streamed else "the link"
     ratios = {name: ratio(stored, model, name, "vLLM prefetch") for name in ours}
     told = ", ".join(f"{value:.2f} ({name.split(', ')[1]})" for name, value in ratios.items() if value)
     said = f"Ours over vLLM’s prefetch offloader: {told}" if told else "Offloaded, beside vLLM"
-    return programs(found, limit, said, {name: most_memory(stored, model, name) for name in found})
+    peaks = {name: most_memory(stored, model, name) for name in found}
+    return programs(found, first.get("limit_tokens_per_s"), said, peaks, limit_is)
 
 
 def loading(archive: Archive) -> Figure | None:

@@ -221,6 +221,15 @@ def test_offloaded_beside_vllm(archive):
     ) == pytest.approx(1.2)
 
 
+@pytest.mark.parametrize(("streamed", "said"), [(24, "the link, 24 layers"), (None, "the link")])
+def test_limit_beside_vllm_says_for_how_many_layers(archive, streamed, said):
+    ours = {"path": "fast", "budget": 13, "limit_tokens_per_s": 6.2, "streamed": streamed}
+    rows = [answer("minillm", "prefetch", 1, 6.0, **ours), answer("vllm", "prefetch", 1, 5.0, slots=2)]
+    store(archive, "vllm", rows)
+    _, decode, _ = report_figures.beside_vllm(archive).axes
+    assert said in [text.get_text() for text in decode.texts]
+
+
 def test_steps_of_the_fast_path_keep_their_order(archive):
     rows = [
         {"key": f"{MODEL}/minillm/{step}/{n}", "model": MODEL, "tokens_per_s": speed, **TOKENS}

@@ -15,7 +15,8 @@ __all__ = ["budgets", "forecast", "knee", "largest_budget", "measured", "pipelin
 def _whole(answer: Callable, *case: float) -> int | str:
     """Budgets are whole numbers: 14.0 is told apart from 14."""
     given = answer(*case)
-    return f"It gave {given:g}: a budget is a whole number." if isinstance(given, float) else given
+    wrong = isinstance(given, float)
+    return f"It gave {given!r}: a budget is a whole number of type int." if wrong else given
 
 
 # ---- the knee ----
