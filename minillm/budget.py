@@ -107,8 +107,8 @@ def _check_weights(request: Request, placement: Placement) -> None:
     least = device_bytes(request, placement) - request.plan.kv - request.plan.workspace
     if request.total is not None and least > request.limit:
         raise RunError(
-            f"{placement.on_device} of {request.layers} layers take {gib(least)} of device memory with what is always "
-            f"there, and {gib(request.limit)} are free: at most {_largest(request)} fit"
+            f"{placement.on_device} of {request.layers} layers take {gib(least)} of device memory with what "
+            f"is always there, and {gib(request.limit)} are free: at most {_largest(request)} fit"
         )
 
 
