@@ -17,14 +17,12 @@ import sys
 from pathlib import Path
 
 from experiments import offload_options, side_by_side
-from experiments.offload_checks import row_table
 from experiments.offload_options import short
 from experiments.requests import spread
-from experiments.results import Results, all_met, check, report, reported
+from experiments.results import Results, check, reported
 from experiments.side_by_side import resident_requests
 from experiments.vllm_checks import (
     answers,
-    failed_checks,
     of,
     own_checks,
     ratio,
@@ -57,11 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     for part in PARTS:
         if part in options.parts:
             measure(results, options, part)
-    checks = timed_checks(results.rows(), short(options.model))
-    checks = [*(checks if options.judged else reported(checks)), *failed_checks(results.rows())]
-    print(row_table([row for row in results.rows() if "ttft_s" in row]))
-    report(results.finish(checks), checks)
-    return 0 if all_met(checks) else 1
+    return side_by_side.conclude(results, options, timed_checks)
 
 
 def read_options(arguments: list[str] | None) -> argparse.Namespace:

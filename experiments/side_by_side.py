@@ -6,14 +6,17 @@ this process, peers in their own.
 
 import argparse
 import time
+from collections.abc import Callable
 
 import torch
 
 import minillm
 from experiments import offload_options, peers
+from experiments.offload_checks import row_table
 from experiments.offload_options import on, short
 from experiments.requests import Answer, Request, generations, measured, peak, prefills
-from experiments.results import Results
+from experiments.results import Results, all_met, report, reported
+from experiments.vllm_checks import failed_checks
 from minillm import LLM, SamplingParams
 
 # ---- what rows say ----
@@ -35,6 +38,17 @@ def layers_of(options: argparse.Namespace, model: str) -> int:
 
 def vocab_of(options: argparse.Namespace, model: str) -> int:
     return offload_options.config_of(on(options, model))[0].vocab_size
+
+
+def conclude(
+    results: Results, options: argparse.Namespace, timed_checks: Callable[[list[dict], str], list[dict]]
+) -> int:
+    """Judge the rows so far, print and store them; exit status 1 if a goal is missed."""
+    checks = timed_checks(results.rows(), short(options.model))
+    checks = [*(checks if options.judged else reported(checks)), *failed_checks(results.rows())]
+    print(row_table([row for row in results.rows() if "ttft_s" in row]))
+    report(results.finish(checks), checks)
+    return 0 if all_met(checks) else 1
 
 
 # ---- what is asked ----

@@ -21,13 +21,12 @@ import sys
 
 import minillm
 from experiments import offload_options, peers, side_by_side
-from experiments.offload_checks import row_table
 from experiments.offload_options import short
 from experiments.offloaded import Offloaded
 from experiments.requests import Answer, Request, generations, measured, peak, prefills, spread
-from experiments.results import Results, all_met, report, reported
+from experiments.results import Results
 from experiments.side_by_side import about, resident_requests, vocab_of
-from experiments.vllm_checks import failed_checks, timed_checks
+from experiments.vllm_checks import timed_checks
 
 DEFAULTS = {
     "cuda": {
@@ -64,11 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
     for part in PARTS:
         if part in options.parts:
             MEASURE[part](results, options)
-    checks = timed_checks(results.rows(), short(options.model))
-    checks = [*(checks if options.judged else reported(checks)), *failed_checks(results.rows())]
-    print(row_table([row for row in results.rows() if "ttft_s" in row]))
-    report(results.finish(checks), checks)
-    return 0 if all_met(checks) else 1
+    return side_by_side.conclude(results, options, timed_checks)
 
 
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
