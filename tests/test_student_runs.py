@@ -6,6 +6,7 @@ import sys
 import notebook_rules
 import pytest
 import small_notebooks
+import torch
 from matplotlib import pyplot as plt
 
 from checks.exercise import SKIPPED
@@ -32,6 +33,7 @@ def as_in_a_fresh_kernel(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     yield
     plt.close("all")
+    torch.set_grad_enabled(True)  # lessons switch gradients off
 
 
 @pytest.mark.parametrize("name", NAMES)
