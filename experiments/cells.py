@@ -16,6 +16,7 @@ import traceback
 import warnings
 from pathlib import Path
 
+from experiments import offload_options
 from experiments.results import Results, all_met, check, report
 from experiments.stand_in import ipywidgets_module
 from minillm.errors import InputError
@@ -27,6 +28,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("notebooks", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, help="folder for cells__<machine>.json; default: nothing is kept")
     options = parser.parse_args(arguments)
+    for notebook in options.notebooks:
+        code_cells(notebook)
+    if options.out:
+        offload_options.check_folder(options.out)
     os.environ.setdefault("MPLBACKEND", "agg")
     warnings.filterwarnings("ignore", message=".*non-interactive")
     try:
@@ -42,8 +47,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def keep(notebooks: list[Path], folder: Path) -> int:
     """Run them, and store which of them ran to their end."""
-    results = Results("cells", folder=folder.resolve())
-    rows = [results.row(notebook.stem, lambda path=notebook: outcome(path)) for notebook in notebooks]
+    keys = [notebook.as_posix() for notebook in notebooks]
+    results = Results("cells", folder=folder.resolve(), settings={"notebooks": keys})
+    for key in keys:
+        if any("error" in row for row in results.rows(key)):
+            results.forget(key)  # of a run that was cut short: it may have been mended since
+    rows = [results.row(path.as_posix(), lambda path=path: outcome(path)) for path in notebooks]
     ran = sum("error" not in row for row in rows)
     checks = [check(f"notebooks that ran as scripts, of {len(rows)}", ran, len(rows))]
     report(results.finish(checks), checks)
@@ -55,7 +64,7 @@ def outcome(notebook: Path) -> dict:
     try:
         run(notebook)
         return {"cells": len(code_cells(notebook))}
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         traceback.print_exc()
         names = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
         where = next((name for name in names if ", cell " in name), notebook.name)
@@ -64,9 +73,10 @@ def outcome(notebook: Path) -> dict:
 
 def code_cells(notebook: Path) -> list[tuple[int, str]]:
     """Number and source of each code cell; InputError where there is no notebook."""
-    if not notebook.is_file():
-        raise InputError(f"no notebook {str(notebook)!r}: give the path of an .ipynb file")
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    try:
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    except (OSError, ValueError, LookupError, TypeError):
+        raise InputError(f"no notebook {str(notebook)!r}: give the path of an .ipynb file") from None
     return [(n, "".join(cell["source"])) for n, cell in enumerate(cells) if cell["cell_type"] == "code"]
 
 
@@ -91,4 +101,4 @@ def run(notebook: Path) -> dict:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(offload_options.run(main))

@@ -82,7 +82,7 @@ def _check(options: argparse.Namespace) -> None:
     layers = config_of(options)[0].num_hidden_layers if budgets else 0
     for name, value in budgets:
         whole(f"{_flag(name)} for {options.model}", value, 1, layers)
-    _check_folder(options.out)
+    check_folder(options.out)
 
 
 def _several(value: int | list[int] | None) -> list[int]:
@@ -93,7 +93,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _check_folder(out: str | Path) -> None:
+def check_folder(out: str | Path) -> None:
     """Make it, and a file in it."""
     try:
         Path(out).mkdir(parents=True, exist_ok=True)

@@ -104,12 +104,22 @@ def device_bytes(request: Request, placement: Placement) -> int:
 
 def _check_weights(request: Request, placement: Placement) -> None:
     """Raise RunError where the weights alone take more than there is; a shorter context would not help."""
-    least = device_bytes(request, placement) - request.plan.kv - request.plan.workspace
-    if request.total is not None and least > request.limit:
-        raise RunError(
-            f"{placement.on_device} of {request.layers} layers take {gib(least)} of device memory with what "
-            f"is always there, and {gib(request.limit)} are free: at most {_largest(request)} fit"
-        )
+    budget = placement.on_device
+    if request.total is None or weight_bytes(request, budget) <= request.limit:
+        return
+    smaller = range(request.slots or 1, budget)
+    most = max((n for n in smaller if weight_bytes(request, n) <= request.limit), default=0)
+    planned = max((n for n in smaller if request.fits(request.placement(n))), default=0)
+    raise RunError(
+        f"{budget} of {request.layers} layers take {gib(weight_bytes(request, budget))} of device memory "
+        f"with what is always there, and {gib(request.limit)} are free: at most {most} fit, and {planned} "
+        f"beside {request.tokens} tokens"
+    )
+
+
+def weight_bytes(request: Request, budget: int) -> int:
+    """Device memory that is taken before any prompt comes."""
+    return device_bytes(request, request.placement(budget)) - request.plan.kv - request.plan.workspace
 
 
 def slot_bytes(plan: memory.MemoryPlan, placement: Placement) -> int:

@@ -67,7 +67,7 @@ def test_what_ran_is_kept_and_what_failed_is_told(tmp_path, capsys):
     last = write(tmp_path / "last.ipynb", "x = 1")
     assert cells.main([str(path) for path in (whole, broken, last)] + ["--out", str(tmp_path)]) == 1
     stored = json.loads(next(tmp_path.glob("cells__*.json")).read_text())
-    found = {row["key"]: (row.get("cells"), row.get("error")) for row in stored["rows"]}
+    found = {cells.Path(row["key"]).stem: (row.get("cells"), row.get("error")) for row in stored["rows"]}
     told = "broken.ipynb, cell 2: ZeroDivisionError: division by zero"
     assert found == {"whole": (2, None), "broken": (None, told), "last": (1, None)}
     assert [(c["value"], c["met"]) for c in stored["checks"]] == [(2, False)]
@@ -78,3 +78,45 @@ def test_what_ran_is_kept_and_what_failed_is_told(tmp_path, capsys):
 def test_without_a_folder_nothing_is_kept(tmp_path):
     assert cells.main([str(write(tmp_path / "a.ipynb", "x = 1"))]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["a.ipynb"]
+
+
+def test_notebooks_of_one_name_are_two_and_an_exit_is_an_error(tmp_path):
+    for name, source in (("a", "x = 1"), ("b", "1 / 0"), ("c", "import sys; sys.exit(0)")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "same.ipynb", source)
+    paths = [str(tmp_path / name / "same.ipynb") for name in "abc"]
+    assert cells.main([*paths, "--out", str(tmp_path)]) == 1
+    stored = json.loads(next(tmp_path.glob("cells__*.json")).read_text())
+    assert ["error" in row for row in stored["rows"]] == [False, True, True]
+
+
+def test_what_failed_in_a_run_that_was_cut_short_is_tried_again(tmp_path, monkeypatch):
+    first, second = write(tmp_path / "first.ipynb", "1 / 0"), write(tmp_path / "second.ipynb", "x = 1")
+    command = [str(first), str(second), "--out", str(tmp_path)]
+    run = cells.run
+    monkeypatch.setattr(cells, "run", lambda path: run(path) if path == first else _cut_short())
+    with pytest.raises(KeyboardInterrupt):
+        cells.main(command)
+    monkeypatch.setattr(cells, "run", run)
+    write(first, "x = 1")
+    assert cells.main(command) == 0
+
+
+def _cut_short():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere.ipynb"], "no notebook 'nowhere.ipynb'"),
+        ([__file__], "no notebook"),
+        (["{}", "nowhere.ipynb", "--out", "."], "no notebook 'nowhere.ipynb'"),
+        (["{}", "--out", "/proc/x"], "--out is /proc/x"),
+    ],
+)
+def test_bad_arguments_are_told_before_anything_runs(tmp_path, monkeypatch, arguments, says):
+    good = write(tmp_path / "a.ipynb", "x = 1")
+    monkeypatch.setattr(cells, "run", lambda _: pytest.fail("it ran"))
+    with pytest.raises(InputError, match=says):
+        cells.main([each.replace("{}", str(good)) for each in arguments])

@@ -45,6 +45,7 @@ class Emulated:
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
         self._closed = self._abandoned = False
+        self._stopped: float | None = None  # when
         self._hurry = threading.Event()  # nobody cares how long copies should take
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
@@ -120,7 +121,7 @@ class Emulated:
             self._hurry_up()
         if self.link_gb_s is None:
             self._settle()
-        while not event.wait(timeout=1.0):
+        while not event.wait(timeout=GRACE_S):
             self._check()
         self._check()
 
@@ -159,6 +160,8 @@ class Emulated:
     def stop(self) -> None:
         with self._state:
             self._closed = True
+            if self._stopped is None:
+                self._stopped = time.perf_counter()
             self._state.notify_all()
 
     def close(self) -> None:
@@ -198,7 +201,8 @@ class Emulated:
     def _check(self) -> None:
         if self._error is not None:
             raise RunError(f"a copy to the emulated device failed: {self._error}") from self._error
-        if self._abandoned:  # and what was waited for may not be there
+        late = self._stopped is not None and time.perf_counter() - self._stopped > GRACE_S
+        if self._abandoned or late:  # and what was waited for may not be there
             raise RunError("the emulated device is closed")
 
     # ---- the other thread ----
