@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import torch
@@ -127,13 +127,12 @@ class LLM:
         Only for an LLM that keeps a host copy of every layer, which one does that was made with offloading.
         Raises as `LLM` does, and then everything stays where it is.
         """
-        self._check_open()
         stays_naive = self.decision.mode == "naive" and slots is None
         if offload is None:
             offload = "naive" if stays_naive else "auto"
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         check_placement(asked | {"slots": slots})
-        with self._turns.take():
+        with self._turn():
             self._engine.forget()
             self.residency.move(slots=slots, **asked)
             self._engine.warm_up(self.max_model_len)
@@ -149,10 +148,9 @@ class LLM:
 
         Of an LLM with offloading; others record only the head. It costs some speed.
         """
-        self._check_open()
         if self._accelerator.recorder is not None:
             raise RunError(f"this LLM ({self.name}) is being recorded already: end that recording() first")
-        with self._turns.take():
+        with self._turn():
             self.residency.restart()
         self._accelerator.recorder = recorder = Recorder(self._accelerator)
         try:
@@ -198,9 +196,11 @@ class LLM:
         self._check_open()
         self._accelerator.reset_peak()
         with devices.explained_memory_errors(self._accelerator):
-            for sequence in self._turns.each(self._engine.run(sequences)):
-                yield sequence
-                self._check_open()  # it may have been closed while the caller held a stream
+            yield from self._turns.each(self._steps(sequences), self._check_open)
+
+    def _steps(self, sequences: list[Sequence]) -> Iterator[Sequence]:
+        """Begun inside the first turn: before it, another thread may close the LLM."""
+        yield from self._engine.run(sequences)
 
     def _sequences(self, prompts: str | list, params: SamplingParams | list | None) -> list[Sequence]:
         self._check_open()
@@ -224,14 +224,13 @@ class LLM:
 
     def logits(self, token_ids: list[int]) -> torch.Tensor:
         """Teacher-forced logits of one prompt: float32 [T, vocab] on the CPU."""
-        self._check_open()
         (ids,) = read_prompts([token_ids], self.tokenizer, self.config.vocab_size, self.max_model_len)
         needed = len(ids) * self.config.vocab_size * 4
         what = f"{len(ids)} × {self.config.vocab_size} logits"
         memory.check_fits(needed, memory.available_bytes(), what, "shorten the prompt")
         # Made outside inference mode, so that the caller may change it.
         logits = torch.empty(len(ids), self.config.vocab_size, device="cpu")
-        with self._turns.take(), devices.explained_memory_errors(self._accelerator):
+        with self._turn(), devices.explained_memory_errors(self._accelerator):
             self._engine.logits(ids, logits)
         return logits
 
@@ -279,6 +278,9 @@ class LLM:
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+    def _turn(self) -> AbstractContextManager[None]:
+        return self._turns.take(check=self._check_open)
 
     def _check_open(self) -> None:
         if self.model is None:

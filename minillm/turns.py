@@ -11,6 +11,10 @@ T = TypeVar("T")
 PATIENCE_S = 1.0  # with a thread that may be inside only to tidy up
 
 
+def _nothing() -> None:
+    """A check that finds nothing wrong."""
+
+
 class Turns:
     """Turns at the model called `name`; one thread may take a turn inside its own."""
 
@@ -21,9 +25,13 @@ class Turns:
         self._left: list[Generator] = []  # unfinished, and nobody wants more of them
 
     @contextmanager
-    def take(self, wait: bool = False) -> Iterator[None]:
-        """A turn while the context is open; RunError where another thread has it, or `wait` for it."""
+    def take(self, check: Callable[[], None] = _nothing, wait: bool = False) -> Iterator[None]:
+        """A turn while the context is open; RunError where another thread has it, or `wait` for it.
+
+        `check()` raises where no turn can be had any more.
+        """
         if not self._lock.acquire(timeout=-1 if wait else PATIENCE_S if self._left else 0):
+            check()
             raise RunError(
                 f"this LLM ({self.name}) is already running in another thread: "
                 "wait for it, or make another LLM"
@@ -31,17 +39,18 @@ class Turns:
         try:
             with self.inside():
                 try:
+                    check()
                     yield
                 finally:
                     self._tidy(list(self._left))
         finally:
             self._lock.release()
 
-    def each(self, steps: Generator[T, None, None]) -> Iterator[T]:
+    def each(self, steps: Generator[T, None, None], check: Callable[[], None] = _nothing) -> Iterator[T]:
         """What `steps` yields, each item in a turn of its own: between two, others may have theirs."""
         try:
             while True:
-                with self.take():
+                with self.take(check):
                     item = next(steps, None)
                 if item is None:
                     return

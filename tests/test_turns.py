@@ -132,3 +132,24 @@ def test_closing_ends_a_step_in_another_thread_with_one_line(make_checkpoint, of
     assert isinstance(error, RunError)
     assert "closed" in str(error)
     assert chunks == []
+
+
+@pytest.mark.parametrize("use", USES)
+def test_closing_just_before_a_turn_is_one_line(llm, use):
+    """Between the first look at whether it is open and the turn, another thread may close it."""
+    if use == "place" and llm.decision.mode == "none":
+        pytest.skip("nothing can move here")
+    llm._turns.take = _closed_before(llm, llm._turns.take)
+    with pytest.raises(RunError, match="is closed"):
+        USES[use](llm)
+
+
+def _closed_before(llm, take):
+    def taken(*asked, **keywords):
+        if llm.model is not None and not keywords.get("wait"):
+            thread = threading.Thread(target=llm.close)
+            thread.start()
+            thread.join(30)
+        return take(*asked, **keywords)
+
+    return taken
