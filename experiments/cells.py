@@ -49,9 +49,9 @@ def keep(notebooks: list[Path], folder: Path) -> int:
     """Run them, and store which of them ran to their end."""
     keys = [notebook.as_posix() for notebook in notebooks]
     results = Results("cells", folder=folder.resolve(), settings={"notebooks": keys})
-    for key in keys:
-        if any("error" in row for row in results.rows(key)):
-            results.forget(key)  # of a run that was cut short: it may have been mended since
+    for row in results.rows():
+        if "error" in row:
+            results.forget(row["key"])  # of a run that was cut short: it may have been mended since
     rows = [results.row(path.as_posix(), lambda path=path: outcome(path)) for path in notebooks]
     ran = sum("error" not in row for row in rows)
     checks = [check(f"notebooks that ran as scripts, of {len(rows)}", ran, len(rows))]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import prod
+from pathlib import Path
 
 from experiments.report_results import (
     FOLDER,
@@ -262,7 +263,7 @@ def own_modes(archive: Archive) -> Table:
 
 def _scripts(stored: Stored) -> str:
     """Which notebooks of all ran as scripts, and how many of them to their end."""
-    ran = sorted(row["key"].partition("_")[0] for row in stored.rows())
+    ran = sorted(Path(row["key"]).name.partition("_")[0] for row in stored.rows())
     if not ran:
         return NOT_YET
     met, which = int(stored.checks[0]["value"]), ", ".join(ran)

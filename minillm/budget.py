@@ -82,13 +82,11 @@ def decide(request: Request) -> Decision:
     if mode == "none" or (mode == "auto" and budget is None and request.fits(everything)):
         return _decision(request, "none", request.layers)
     budget = budget or _largest(request)
-    if budget < request.layers:
-        decision = _decision(request, "prefetch" if mode == "auto" else mode, budget)
-    else:
+    _check_weights(request, min(budget, request.layers))
+    if budget >= request.layers:
         note = f"all {request.layers} layers fit the budget: nothing streams, offloading changes nothing"
-        decision = _decision(request, "none", request.layers, note)
-    _check_weights(request, decision.placement)
-    return decision
+        return _decision(request, "none", request.layers, note)
+    return _decision(request, "prefetch" if mode == "auto" else mode, budget)
 
 
 def device_bytes(request: Request, placement: Placement) -> int:
@@ -102,9 +100,8 @@ def device_bytes(request: Request, placement: Placement) -> int:
     return weights + table + plan.head + plan.norm + plan.kv + plan.workspace + request.scratch
 
 
-def _check_weights(request: Request, placement: Placement) -> None:
+def _check_weights(request: Request, budget: int) -> None:
     """Raise RunError where the weights alone take more than there is; a shorter context would not help."""
-    budget = placement.on_device
     if request.total is None or weight_bytes(request, budget) <= request.limit:
         return
     smaller = range(request.slots or 1, budget)

@@ -258,7 +258,9 @@ def test_skills_are_a_sentence_unless_something_is_wrong(archive):
 def test_notebooks_that_ran_are_told_of_all(archive):
     every = len(list(report_tables.NOTEBOOKS.glob("*.ipynb")))
     check = {"name": "ran", "value": 1, "goal": 2, "better": "higher", "met": False}
-    store(archive, "cells", [{"key": "07_speed"}, {"key": "08_naive"}], [check])
+    store(
+        archive, "cells", [{"key": "notebooks/07_speed.ipynb"}, {"key": "notebooks/08_naive.ipynb"}], [check]
+    )
     assert cells(report_tables.own_modes(archive), "notebooks")[-1] == f"2 of {every} (07 to 08), 1 passed"
     store(archive, "cells", [{"key": "07_speed"}, {"key": "09_x"}], [check | {"value": 2}])
     assert cells(report_tables.own_modes(archive), "notebooks")[-1] == f"2 of {every} (07, 09), all passed"

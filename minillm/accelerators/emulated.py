@@ -44,8 +44,8 @@ class Emulated:
         self._kept: defaultdict[int, list[torch.Tensor]] = defaultdict(list)
         self._jobs: deque[Callable[[], None]] = deque()
         self._state = threading.Condition()
-        self._closed = self._abandoned = False
-        self._stopped: float | None = None  # when
+        self._closed: float | None = None  # when
+        self._abandoned = False
         self._hurry = threading.Event()  # nobody cares how long copies should take
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._work, name="emulated link", daemon=True)
@@ -159,9 +159,7 @@ class Emulated:
 
     def stop(self) -> None:
         with self._state:
-            self._closed = True
-            if self._stopped is None:
-                self._stopped = time.perf_counter()
+            self._closed = self._closed or time.perf_counter()
             self._state.notify_all()
 
     def close(self) -> None:
@@ -201,7 +199,7 @@ class Emulated:
     def _check(self) -> None:
         if self._error is not None:
             raise RunError(f"a copy to the emulated device failed: {self._error}") from self._error
-        late = self._stopped is not None and time.perf_counter() - self._stopped > GRACE_S
+        late = self._closed and time.perf_counter() - self._closed > GRACE_S
         if self._abandoned or late:  # and what was waited for may not be there
             raise RunError("the emulated device is closed")
 
