@@ -8,7 +8,7 @@ its file: `--parts fast eager`, then `--parts transformers vllm --resume data/re
 `experiments.vllm_compare` where `--vllm-from` names the folder of its result, same machine and commit.
 
 Seconds on an H200, Qwen3-1.7B: start of the command 12; fast 20 and 20 × 256 / 490 = 10; eager 5 and
-4 × 256 / 75 = 14; Hugging Face 15 and 4 × 256 / 40 = 26; vLLM 73 to load and compile and 10. In all 190.
+4 × 256 / 75 = 14; Hugging Face 15 and 4 × 256 / 14 = 73; vLLM 73 to load and compile and 10. In all 240.
 """
 
 import argparse

@@ -126,15 +126,18 @@ def measure_mode(results: Results, offloaded: Offloaded, mode: str, prompts: lis
 # ---- the peer ----
 
 
-def accelerate(options: argparse.Namespace) -> dict:
-    """`accelerate` on the first prompt in a process of its own, or why it was not run."""
+def accelerate(options: argparse.Namespace, **more) -> dict:
+    """`accelerate` on the first prompt in a process of its own, or why it was not run.
+
+    `more`: what the process is told beside that.
+    """
     if options.device != "cuda":
         return {"skipped": "accelerate has no emulated device"}
     config = offload_options.config_of(options)[0]
     placement = schedule.place(config.num_hidden_layers, options.budget, 1)
     question_id, ids = prompts_of(options)[0]
     asked = {"model": options.model, "prompt": ids, "new_tokens": PEER_TOKENS, "cap_gib": options.cap_gib}
-    asked |= {"resident": placement.resident, "device": options.device}
+    asked |= {"resident": placement.resident, "device": options.device, **more}
     return {"mode": "accelerate", "question_id": question_id, **run_peer(asked)}
 
 

@@ -131,6 +131,36 @@ def _prefill(times: dict[int, dict], base: dict[int, dict]) -> tuple[str, ...]:
     return latencies + tuple(number(over(at(times, tokens), at(base, tokens))) for tokens in PROMPTS)
 
 
+def peer_settings(archive: Archive) -> Table:
+    """Hugging Face's libraries as they come, and without cuDNN's attention, all of one command."""
+    stored, rows = archive.get("peer_settings"), []
+    for model in dict.fromkeys(row["model"] for row in stored.rows()):
+        found = groups(stored, model)
+        ours = ran(found.get(fastest(found) or "", ()))
+        for name, group in found.items():
+            program, _, path = name.partition(", ")
+            base = ran(found.get(f"{program}, as installed", ()))
+            rows.append((model, program, path, *_peer_setting(group, base, ours)))
+    head = ("model", "program", "setting", "prompts × tokens", "decode, tok/s", "range")
+    head += ("over as installed", "ours over it")
+    stay = {row["resident"] for row in stored.rows() if row.get("mode") == "offloaded" and "resident" in row}
+    notes = tuple(f"Offloaded: {count} layers stay on the GPU." for count in stay)
+    name = "Peers with and without cuDNN’s attention"
+    return Table(caption(name, stored), head, tuple(rows) or ABSENT, notes)
+
+
+def _peer_setting(group: Group, base: Sequence[dict], ours: Sequence[dict]) -> tuple[str, ...]:
+    rows = ran(group)
+    if not rows:
+        return (f"not measured: {reason(group[0])}",)
+    gain = number(ratio(rows, base)) if base else NOTHING
+    beside = is_resident(rows[0]) and rows != ours
+    return (
+        *(amount(rows), number(speed(rows), ".3g"), spread(rows)),
+        *(gain, number(ratio(ours, rows)) if beside else NOTHING),
+    )
+
+
 def starts(archive: Archive) -> Table:
     """How long each program took to start, the first time for each model in the commands that compare."""
     found: dict[tuple[str, str], tuple[str, ...]] = {}

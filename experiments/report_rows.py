@@ -131,15 +131,13 @@ def step_name(row: dict) -> str:
 
 
 def eager_spread(archive: Archive) -> tuple[str, float] | None:
-    """The program and model whose rows without graphs differ most, and its fastest over its slowest."""
+    """The model whose rows of ours without graphs differ most, and the fastest over the slowest."""
     speeds: dict[str, list[float]] = {}
     for stored in map(archive.get, ("baseline", "vllm")):
         for model in dict.fromkeys(row.get("model") for row in stored.rows()):
-            for name, rows in groups(stored, model).items():
-                if is_resident(rows[0]) and (name == "transformers" or name.endswith(", eager")):
-                    speeds.setdefault(f"{name}, {model}", []).extend(r["tokens_per_s"] for r in ran(rows))
+            rows = ran(groups(stored, model).get("minillm, eager", ()))
+            speeds.setdefault(model, []).extend(row["tokens_per_s"] for row in rows)
     for model, steps in fast_steps(archive.get("fast_path")).items():
-        eager = [row["tokens_per_s"] for row in steps.get("eager", ())]
-        speeds.setdefault(f"minillm, eager, {model}", []).extend(eager)
-    found = {name: max(each) / min(each) for name, each in speeds.items() if each}
+        speeds.setdefault(model, []).extend(row["tokens_per_s"] for row in steps.get("eager", ()))
+    found = {model: max(each) / min(each) for model, each in speeds.items() if each}
     return max(found.items(), key=lambda item: item[1], default=None)

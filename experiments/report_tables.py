@@ -29,7 +29,7 @@ MODELS = ("Qwen3-1.7B", "Qwen3-8B", "Qwen3-14B", "Qwen3-32B")
 NOTEBOOKS = FOLDER.parent.parent / "notebooks"
 # What the report is about; a file that is not there is told, too.
 EXPERIMENTS = (
-    *("parity", "gpu_tests", "cells", "baseline", "vllm", "fast_path"),
+    *("parity", "gpu_tests", "cells", "baseline", "peer_settings", "vllm", "fast_path"),
     *("offload_compare", "budget_sweep", "simulator", "loading", "bigger_models", "quant"),
 )
 

@@ -156,15 +156,23 @@ def replays(llm: LLM) -> int | None:
 
 
 def measure_transformers(
-    results: Results, options: argparse.Namespace, model: str, indices: list[int], tokens: int
+    results: Results,
+    options: argparse.Namespace,
+    model: str,
+    indices: list[int],
+    tokens: int,
+    setting: str | None = None,
+    **more,
 ) -> None:
-    """Hugging Face's `generate` on some of the prompts."""
-    requests = resident_requests(options, model, "transformers", indices, tokens)
+    """Hugging Face's `generate` on some of the prompts; `more`: what a `setting` of it is told."""
+    suffix = f"-{setting.replace(' ', '-')}" if setting else ""
+    requests = resident_requests(options, model, "transformers", indices, tokens, suffix)
     dtype = str(offload_options.config_of(on(options, model))[1]).removeprefix("torch.")
-    asked = {"model": model, "dtype": dtype, "device": options.device}
-    layers = layers_of(options, model)
-    fields = about(results, options, model, "transformers", "resident", resident=layers)
-    peers.measure(results, f"{short(model)}/transformers/resident", "transformers", asked, requests, fields)
+    asked = {"model": model, "dtype": dtype, "device": options.device, **more}
+    resident = layers_of(options, model)
+    fields = about(results, options, model, "transformers", "resident", resident=resident, path=setting)
+    start = f"{short(model)}/transformers/resident{suffix}"
+    peers.measure(results, start, "transformers", asked, requests, fields)
 
 
 def measure_vllm(

@@ -11,7 +11,7 @@ or is missing leaves a row that says so.
 Seconds on an H200. Start of the command 12 (imports, bandwidths). Qwen3-8B, 20 × 256 tokens: ours 15 to load
 and warm up, 60 at most to compile the first time, 20 × 256 / 192 = 27; vLLM 100 to load and compile, 27.
 Qwen3-1.7B: ours 10 and 20 × 256 / 490 = 10; vLLM 73 and 10. Both again with vLLM's engine in a process of its
-own, compiled before: 60 and 27, 45 and 10. Hugging Face, 8B, 4 × 64 tokens: 15 to load, 10.
+own, compiled before: 60 and 27, 45 and 10. Hugging Face, 8B, 4 × 64 tokens: 15 to load, 26.
 Offloaded: ours 10 to load, 2 × 3 × 67 / 5.9 = 70; prefetch 42 to load and 3 × 67 / 5.7 = 36; UVA 67 and 10.
 In all 720, and 12 for each further call.
 """

@@ -12,6 +12,7 @@ from experiments import (
     vllm_checks,
 )
 from experiments.report_results import NOT_YET, Archive
+from experiments.report_table import ABSENT
 from minillm import plot
 
 MODEL = "Qwen3-8B"
@@ -174,17 +175,54 @@ def test_a_start_is_told_once_for_each_program_and_model(archive):
 
 
 def test_speed_without_graphs_spreads_most_where_the_ratio_is_largest(archive):
-    eager = [answer("transformers", "resident", q, s) for q, s in ((1, 10.0), (2, 25.0))]
-    eager += [
-        answer("minillm", "resident-eager", q, s, path="eager") | {"mode": "resident"}
-        for q, s in ((1, 40.0), (2, 60.0))
-    ]
-    store(archive, "vllm", [*eager, *OURS])
+    def eager(model, question, speed):
+        row = answer("minillm", "resident-eager", question, speed, path="eager", model=model)
+        return row | {"mode": "resident", "key": f"{model}/{question}"}
+
+    rows = [eager(MODEL, 1, 40.0), eager(MODEL, 2, 60.0), eager("Qwen3-1.7B", 1, 70.0)]
+    slow = [answer("transformers", "resident", q, s) for q, s in ((1, 1.0), (2, 25.0))]  # for another reason
+    store(archive, "vllm", [*rows, *slow, *OURS])
     step = {"key": f"{MODEL}/eager", "model": MODEL, "step": "eager", "tokens_per_s": 90.0}
     store(archive, "fast_path", [step])
-    assert report_rows.eager_spread(archive) == (f"transformers, {MODEL}", 2.5)
-    store(archive, "fast_path", [step | {"tokens_per_s": 120.0}])
-    assert report_rows.eager_spread(archive) == (f"minillm, eager, {MODEL}", 3.0)
+    assert report_rows.eager_spread(archive) == (MODEL, 2.25)
+    store(archive, "fast_path", [step | {"model": "Qwen3-1.7B", "tokens_per_s": 7.0}])
+    assert report_rows.eager_spread(archive) == ("Qwen3-1.7B", 10.0)
+
+
+def test_peers_stand_beside_themselves_as_installed(archive):
+    assert report_fits.peer_settings(archive).rows == ABSENT
+
+    def theirs(setting, speed, **more):
+        row = answer("transformers", "resident", 1, speed, path=setting)
+        return row | {"key": f"{MODEL}/transformers/resident-{setting}/1"} | more
+
+    offloaded = {
+        "engine": "accelerate",
+        "mode": "offloaded",
+        "resident": 12,
+        "key": f"{MODEL}/accelerate/x/0",
+    }
+    store(
+        archive,
+        "peer_settings",
+        [
+            *OURS,
+            theirs("as installed", 2.0),
+            theirs("without cuDNN", 5.0),
+            theirs("as installed", 0.5, **offloaded),
+            {**FAILED, **offloaded, "path": "without cuDNN", "failed": "no memory"},
+        ],
+    )
+    table = report_fits.peer_settings(archive)
+    assert [(*row[1:3], *row[4:5], *row[6:]) for row in table.rows] == [
+        ("minillm", "fast", "20", "–", "–"),
+        ("transformers", "as installed", "2", "1.00", "5.00"),
+        ("transformers", "without cuDNN", "5", "2.50", "2.00"),
+        ("accelerate offloaded", "without cuDNN"),
+        ("accelerate offloaded", "as installed", "0.5", "1.00", "–"),
+    ]
+    assert table.rows[-2][3] == "not measured: no memory"
+    assert table.notes == ("Offloaded: 12 layers stay on the GPU.",)
 
 
 def test_prefills_stand_beside_vllm(archive):

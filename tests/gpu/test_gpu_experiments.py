@@ -13,6 +13,7 @@ from experiments import (
     machine,
     offload_compare,
     packed_products,
+    peer_settings,
 )
 
 pytestmark = pytest.mark.skipif(
@@ -71,6 +72,18 @@ def test_comparison_with_accelerate(run):
     if "skipped" not in peer:
         assert (peer["resident"], peer["new_tokens"]) == (4, 8)
         assert 0 < peer["tokens_per_s"] < rows["prefetch/0"]["tokens_per_s"]
+
+
+def test_peers_with_and_without_cudnn(run):
+    words = ("--models", MODEL, "--model", MODEL, "--prompts", "1", "--new-tokens", "6", "--budget", "5")
+    rows = run(peer_settings, "peer_settings", *words)
+    for setting, cudnn in (("as-installed", True), ("without-cuDNN", False)):
+        start = f"Qwen3-0.6B/transformers/resident-{setting}"
+        assert rows[f"{start}/loaded"]["flags"]["cudnn_attention"] is cudnn
+        assert rows[f"{start}/10"]["tokens_per_s"] > 0
+        offloaded = rows[f"Qwen3-0.6B/accelerate/{setting}/0"]
+        assert "skipped" in offloaded or offloaded["cudnn_attention"] is cudnn
+    assert rows["Qwen3-0.6B/minillm/resident/10"]["path"] == "fast"
 
 
 def test_bigger_models_and_ceilings(run):

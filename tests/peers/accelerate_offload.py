@@ -3,7 +3,8 @@
 `transformers`' Qwen3 with random weights in bfloat16, the layers of `resident` on the GPU, the others in host
 memory, from where `accelerate`'s hooks bring each to the GPU when it is reached. Used as its documentation
 says, `dispatch_model` with a device map; nothing is fetched. The JSON has model, resident, prompt,
-new_tokens, cap_gib, device; on the CPU all layers are brought from host memory to host memory, for tests.
+new_tokens, cap_gib, device, and cudnn_attention, true where it is missing; on the CPU all layers are brought
+from host memory to host memory, for tests.
 """
 
 import json
@@ -29,6 +30,7 @@ def main(asked: dict) -> dict:
         return {"skipped": "accelerate is not installed"}
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    torch.backends.cuda.enable_cudnn_sdp(asked.get("cudnn_attention", True))
     offload_options.limit_memory(asked["device"], asked["cap_gib"])
     name, dtype = asked["model"], torch.bfloat16
     model = random_reference.make(name, dtype, made_on=torch.device(asked["device"]))
@@ -42,6 +44,7 @@ def main(asked: dict) -> dict:
     token_ids, ttft, total = theirs(model, asked["prompt"], asked["new_tokens"], asked["device"])
     return {
         "accelerate": found,
+        "cudnn_attention": torch.backends.cuda.cudnn_sdp_enabled(),
         "prompt_tokens": len(asked["prompt"]),
         "new_tokens": len(token_ids),
         "token_ids": token_ids,

@@ -1,9 +1,9 @@
 """`transformers`' own `generate`, all layers resident: `python -m tests.peers.hf_generate JSON` prints rows,
 a line of JSON each.
 
-The JSON has model, dtype, device, requests (see `experiments/requests.py`); "-" reads it from standard input.
-`random:` models hold the weights that ours do. Used as its documentation asks for speed: KV cache, its
-default attention (SDPA), inference mode.
+The JSON has model, dtype, device, requests (see `experiments/requests.py`), and cudnn_attention, true where
+it is missing; "-" reads it from standard input. `random:` models hold the weights that ours do. Used as its
+documentation asks for speed: KV cache, its default attention (SDPA), inference mode.
 """
 
 import time
@@ -25,11 +25,13 @@ def main(asked: dict) -> Iterator[dict]:
     """The rows, each as soon as it is measured; the first is the start."""
     logging.set_verbosity_error()
     logging.disable_progress_bar()
+    torch.backends.cuda.enable_cudnn_sdp(asked.get("cudnn_attention", True))
     began = time.perf_counter()
     model = loaded(asked["model"], getattr(torch, asked["dtype"]), asked["device"])
     if asked["device"] == "cuda":
         torch.cuda.empty_cache()  # what making the weights took
     flags = {"attention": model.config._attn_implementation, "dtype": asked["dtype"]}
+    flags["cudnn_attention"] = torch.backends.cuda.cudnn_sdp_enabled()
     yield {
         "key": "loaded",
         "load_s": time.perf_counter() - began,
