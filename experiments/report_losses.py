@@ -88,6 +88,7 @@ def compared(archive: Archive) -> Iterator[Compared]:
     for experiment in ("vllm", "baseline"):
         yield from _resident(archive.get(experiment))
         yield from _starts(archive.get(experiment))
+    yield from _longest(archive.get("vllm"))
     yield from _offloaded(archive.get("offload_compare"))
     yield from _loading(archive.get("loading", "cpu2"))
 
@@ -115,6 +116,17 @@ def _starts(stored: Stored) -> Iterator[Compared]:
         )
         if engine != "minillm" and more == ["loaded"]:
             yield Compared(_where(stored), model, START, NAMES.get(engine, engine), over(ours, theirs))
+
+
+def _longest(stored: Stored) -> Iterator[Compared]:
+    """First tokens of the longest prompt where layers stream; the rows are those about memory."""
+    peaks = [row for row in stored.rows() if row["key"].endswith("/peak") and not is_resident(row)]
+    for ours in (row for row in peaks if row["engine"] == "minillm"):
+        for theirs in (row for row in peaks if row["engine"] == "vllm"):
+            rival = f"vLLM's {theirs['mode']} offloader"
+            what = f"{FIRST} of {ours['prompt_tokens']:,} tokens"
+            value = over(ours["ttft_s"], theirs["ttft_s"])
+            yield Compared(_where(stored), f"{ours['model']}, {ours['budget']} layers", what, rival, value)
 
 
 def _offloaded(stored: Stored) -> Iterator[Compared]:

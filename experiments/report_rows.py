@@ -8,6 +8,7 @@ from statistics import median
 from experiments import vllm_checks
 from experiments.report_results import Archive, Stored, middle, most, over
 
+SHORT = 128  # tokens of a prompt
 NAMES = {"minillm": "minillm", "vllm": "vLLM", "transformers": "transformers", "accelerate": "accelerate"}
 MANY = 160  # characters of a reason
 Group = tuple[dict, ...]  # rows of one program in one setting
@@ -131,12 +132,16 @@ def step_name(row: dict) -> str:
 
 
 def eager_spread(archive: Archive) -> tuple[str, float] | None:
-    """The model whose rows of ours without graphs differ most, and the fastest over the slowest."""
+    """The model whose rows of ours without graphs differ most, and the fastest over the slowest.
+
+    Of short prompts: a long one is more work for the device, whatever the host does.
+    """
     speeds: dict[str, list[float]] = {}
     for stored in map(archive.get, ("baseline", "vllm")):
         for model in dict.fromkeys(row.get("model") for row in stored.rows()):
             rows = ran(groups(stored, model).get("minillm, eager", ()))
-            speeds.setdefault(model, []).extend(row["tokens_per_s"] for row in rows)
+            short = (row["tokens_per_s"] for row in rows if row["prompt_tokens"] <= SHORT)
+            speeds.setdefault(model, []).extend(short)
     for model, steps in fast_steps(archive.get("fast_path")).items():
         speeds.setdefault(model, []).extend(row["tokens_per_s"] for row in steps.get("eager", ()))
     found = {model: max(each) / min(each) for model, each in speeds.items() if each}

@@ -179,8 +179,8 @@ def skills(archive: Archive) -> Table | str:
         ]
         kinds = ", ".join(dict.fromkeys(skill for _, skill in found))
         return (
-            f"They do. All held-out prompts ({kinds}) were answered right in float32, {' and '.join(told)}; "
-            "by transformers too, with the same answers."
+            f"They do. All held-out prompts ({kinds}) that were asked here were answered right in float32, "
+            f"{' and '.join(told)}; by transformers too, with the same answers."
         )
     head = ("model", "skill", "held-out prompts", "right, ours", "right, transformers", "same answer")
     title = "Trained models, float32: share of prompts whose whole answer is right"

@@ -34,7 +34,7 @@ class GraphStep:
         self.feeds_itself = tokens == 1 and self.table.device == self.last.device
         if self.table.device != self.last.device:
             width = self.table.shape[1]
-            self.rows = torch.zeros(*shape[1:], width, dtype=self.table.dtype, pin_memory=pins)
+            self.rows = torch.empty(*shape[1:], width, dtype=self.table.dtype, pin_memory=pins)
 
     def run(self, token_ids: list, positions: list, by_graph: bool = True) -> Chosen:
         """Logits of the last of `token_ids` [rows][tokens] of each sequence; `positions` [rows][T].
