@@ -24,7 +24,7 @@ class Pass:
     end: int = 0  # one past the last new slot of the longest
     uniform: bool = True  # all sequences are equally long
     mask: torch.Tensor | None = None  # [B, 1, T, S], True where a new token may look; None: nothing to hide
-    tokens: slice = field(default_factory=lambda: slice(0, 0))  # of the whole pass, which may go in parts
+    tokens: slice = field(default_factory=lambda: slice(0, 0))  # of the whole pass, which may go in chunks
 
 
 class KVCache:
@@ -76,7 +76,7 @@ class KVCache:
 
     def begin_at(self, positions: torch.Tensor) -> None:
         """Start a pass at `positions` [B, T] on the device, which follow the tokens that are there."""
-        self.enter(self._part(positions, slice(0, positions.shape[1])))
+        self.enter(self._chunk(positions, slice(0, positions.shape[1])))
 
     def check(self, start: list[int], T: int) -> None:
         """Raise RuntimeError when `start` is not where the cache stands or when T tokens do not fit."""
@@ -85,25 +85,25 @@ class KVCache:
         if max(start) + T > self.capacity:
             raise RuntimeError(f"{max(start)} + {T} tokens do not fit the cache of {self.capacity}")
 
-    def parts(self, size: int) -> list[Pass]:
+    def chunks(self, size: int) -> list[Pass]:
         """The pass under way as passes of at most `size` tokens, to `enter` in turn in each layer.
 
         Each holds its own mask, so that no layer needs one for all pairs of tokens. A pass that is short
-        enough, as in decoding, is its own single part, and entering it costs nothing.
+        enough, as in decoding, is its own single chunk, and entering it costs nothing.
         """
         positions = self.current.positions
         T = positions.shape[1]
         if size >= T:
             return [self.current]
         cuts = [slice(begin, min(begin + size, T)) for begin in range(0, T, size)]
-        return [self._part(positions, tokens) for tokens in cuts]
+        return [self._chunk(positions, tokens) for tokens in cuts]
 
-    def enter(self, part: Pass) -> None:
-        """Let appended keys and values, and the mask, be those of `part`."""
-        if part is not self.current:
-            self.current.__dict__.update(part.__dict__)
+    def enter(self, chunk: Pass) -> None:
+        """Let appended keys and values, and the mask, be those of `chunk`."""
+        if chunk is not self.current:
+            self.current.__dict__.update(chunk.__dict__)
 
-    def _part(self, positions: torch.Tensor, tokens: slice) -> Pass:
+    def _chunk(self, positions: torch.Tensor, tokens: slice) -> Pass:
         """The pass over `tokens` of `positions` [B, T], of which those before are in the cache already."""
         device, own, lengths = positions.device, positions[:, tokens], self.lengths.tolist()
         begin, end = min(lengths) + tokens.start, max(lengths) + tokens.stop

@@ -16,7 +16,7 @@ from minillm.accelerators import Accelerator
 from minillm.cache import KVCache, Pass
 from minillm.graph_step import Chosen, GraphStep
 from minillm.model import Qwen3
-from minillm.prompt_graph import PromptGraphs
+from minillm.prompt_graph import PromptGraphs, with_room
 
 
 class DecodeGraphs:
@@ -42,7 +42,7 @@ class DecodeGraphs:
 
     @contextmanager
     def lend(self, batch: int, capacity: int) -> Iterator[KVCache]:
-        """An empty cache in the memory that is kept; where that is too small, in new memory.
+        """An empty cache of at least `capacity` tokens: in the memory that is kept, or else in new memory.
 
         To one run at a time, the latest: one that is held up between two tokens, perhaps for good, keeps what
         it was lent and goes on without graphs.
@@ -59,6 +59,7 @@ class DecodeGraphs:
 
     @torch.inference_mode()
     def _cache(self, batch: int, capacity: int) -> KVCache:
+        capacity = with_room(capacity)
         if self.memory is None or self.memory.batch < batch or self.memory.capacity < capacity:
             self.forget()
             room = self._room(capacity) if batch == 1 else capacity
@@ -123,5 +124,5 @@ class DecodeGraphs:
         """Drop graphs and memory: weights are about to move, or somebody else wants the memory."""
         self.drop()
         self.steps.clear()
-        self.prompts.steps.clear()
+        self.prompts.forget()
         self.memory = self.lent = None

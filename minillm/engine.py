@@ -1,8 +1,8 @@
 """Prefill and decode: requests in, tokens out, one at a time for each request.
 
-Each prompt is prefilled by itself, so that no answer depends on a neighbour's length; then all requests
-of a group take one token a step together. When a request ends, the last of its group takes over its cache
-row, and the step gets narrower; nothing that waits joins before the group has ended.
+Each prompt is prefilled by itself, whatever its neighbours' lengths; then all requests of a group take one
+token a step together. When a request ends, the last of its group takes over its cache row, and the step gets
+narrower; nothing that waits joins before the group has ended.
 """
 
 import time
@@ -22,6 +22,7 @@ from minillm.fast_path import eager_because, graphed
 from minillm.graph_step import choose
 from minillm.model import Qwen3
 from minillm.progress import Progress
+from minillm.prompt_graph import with_room
 from minillm.sampling_params import SamplingParams
 from minillm.schedule import HEAD, Block, Compute
 from minillm.sequence import Sequence
@@ -96,6 +97,7 @@ class Engine:
         Asked beforehand: Linux grants memory that it does not have and kills the process that uses it.
         """
         tokens = max(sequence.capacity for sequence in sequences)
+        tokens = with_room(tokens) if self.graphs else tokens
         needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * tokens
         free = self.accelerator.free_bytes()
         if free is not None and self.graphs:

@@ -18,7 +18,7 @@ from minillm.quant.weight import PackedWeight
 
 
 @dataclass(frozen=True)
-class Slot:
+class Field:
     """Where one parameter lies in the buffer."""
 
     name: str  # relative to the layer, "self_attn.q_proj.weight"
@@ -29,9 +29,9 @@ class Slot:
 
 @dataclass(frozen=True)
 class FlatLayout:
-    """Slots and packed matrices of one layer in forward order, and the byte range of each block."""
+    """Fields and packed matrices of one layer in forward order, and the byte range of each block."""
 
-    slots: tuple[Slot, ...]  # parameters that are stored as they are
+    fields: tuple[Field, ...]  # parameters that are stored as they are
     packed: tuple[Entry, ...]  # quantised matrices, those of one input stacked
     ranges: dict[str, tuple[int, int]]  # part → begin, end in bytes
     num_bytes: int
@@ -42,7 +42,7 @@ def layout_of(layer: DecoderLayer, dtype: torch.dtype, mlp_begin: int = 0) -> Fl
 
     `mlp_begin`: bytes before which the MLP block may not start, though the attention block leaves room.
     """
-    slots: list[Slot] = []
+    fields: list[Field] = []
     packed: list[Entry] = []
     ranges, end = {}, 0
     for part in PARTS:
@@ -54,19 +54,19 @@ def layout_of(layer: DecoderLayer, dtype: torch.dtype, mlp_begin: int = 0) -> Fl
                 packed.append(entry)
             else:
                 (name,), place = entry.names, entry.places[0]
-                slots.append(Slot(name, shapes[name], place.offset, place.num_bytes))
+                fields.append(Field(name, shapes[name], place.offset, place.num_bytes))
         ranges[part], end = (begin, block.end), block.end
-    return FlatLayout(tuple(slots), tuple(packed), ranges, end)
+    return FlatLayout(tuple(fields), tuple(packed), ranges, end)
 
 
 def bind(layer: Module, layout: FlatLayout, buffer: torch.Tensor, dtype: torch.dtype) -> None:
     """Make the layer's parameters views of `buffer` (uint8, aligned, at least `layout.num_bytes` long)."""
     layer.buffer = buffer
     elements = buffer.view(dtype)
-    for slot in layout.slots:
-        view = elements.narrow(0, slot.offset // dtype.itemsize, slot.num_bytes // dtype.itemsize)
-        owner, name = _owner(layer, slot.name)
-        parameter = Parameter(view.view(slot.shape), requires_grad=False)
+    for field in layout.fields:
+        view = elements.narrow(0, field.offset // dtype.itemsize, field.num_bytes // dtype.itemsize)
+        owner, name = _owner(layer, field.name)
+        parameter = Parameter(view.view(field.shape), requires_grad=False)
         # What `setattr` does in more steps: a layer that is fetched is bound for each token.
         owner._parameters[name] = owner.__dict__[name] = parameter
     for entry in layout.packed:

@@ -23,14 +23,14 @@ class GraphStep:
         self.model, self.cache, self.accelerator = model, cache, accelerator
         self.graph, self.runs, self.replayed = None, 0, False
         self.during_head = accelerator.during(Compute(Block(model.config.num_hidden_layers, HEAD)))
-        shape, pins = (2, cache.batch, tokens), accelerator.pins
+        shape, pins = (2, cache.batch, tokens), accelerator.pins  # ids [B, T], positions [B, T]
         self.staged = torch.zeros(shape, dtype=torch.int64, device="cpu", pin_memory=pins)
         self.inputs = torch.zeros(shape, dtype=torch.int64, device=accelerator.device)
         self.token_ids, self.positions = self.inputs
         self.last_staged = torch.full((1,), tokens - 1, device="cpu", pin_memory=pins)
         self.last = torch.full((1,), tokens - 1, device=accelerator.device)  # whose logits are wanted
         self.table = model.model.embed_tokens.weight
-        self.rows = None  # embeddings of the tokens, where the table is in host memory
+        self.rows = None  # embeddings [B, T, hidden] of the tokens, where the table is in host memory
         self.feeds_itself = tokens == 1 and self.table.device == self.last.device
         if self.table.device != self.last.device:
             width = self.table.shape[1]

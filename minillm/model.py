@@ -31,16 +31,16 @@ class Decoder(Module):
 
     def through_layers(self, hidden: torch.Tensor, cache: KVCache, rope: Rope) -> torch.Tensor:
         """`hidden` [B, T, hidden] → the same shape; the one forward loop. May write to `hidden`."""
-        parts = cache.parts(CHUNK)
-        rotations = [rope.at(part.positions) for part in parts]
+        chunks = cache.chunks(CHUNK)
+        rotations = [rope.at(chunk.positions) for chunk in chunks]
         for index in range(self.config.num_hidden_layers):
             with self.layers.use(index, "attention") as block:
-                for part, rotation in zip(parts, rotations, strict=True):
-                    cache.enter(part)
-                    hidden = on_part(block, hidden, part.tokens, cache[index], rotation)
+                for chunk, rotation in zip(chunks, rotations, strict=True):
+                    cache.enter(chunk)
+                    hidden = on_chunk(block, hidden, chunk.tokens, cache[index], rotation)
             with self.layers.use(index, "mlp") as block:
-                for part in parts:
-                    hidden = on_part(block, hidden, part.tokens)
+                for chunk in chunks:
+                    hidden = on_chunk(block, hidden, chunk.tokens)
         return hidden
 
     def embed(self, token_ids: torch.Tensor) -> torch.Tensor:
@@ -53,11 +53,11 @@ def normed_product(hidden: torch.Tensor, weight: torch.Tensor, norm: RMSNorm) ->
     return linear(norm(hidden), weight)
 
 
-def on_part(block: Callable, hidden: torch.Tensor, tokens: slice, *others: object) -> torch.Tensor:
+def on_chunk(block: Callable, hidden: torch.Tensor, tokens: slice, *others: object) -> torch.Tensor:
     """`hidden` [B, T, hidden] with the block's result at `tokens`: new if those are all, else in place.
 
-    A long prompt goes through each block in parts, so that its activations stay small while the layers, which
-    may have to be fetched, are still used once.
+    A long prompt goes through each block in chunks, so that its activations stay small while the layers,
+    which may have to be fetched, are still used once.
     """
     if tokens.stop - tokens.start == hidden.shape[1]:
         return block(hidden, *others)

@@ -20,23 +20,32 @@ def filled_up(tokens: int) -> int:
     return -(-tokens // step) * step
 
 
+def with_room(capacity: int) -> int:
+    """Tokens of a cache in which every prompt that fits `capacity` can be filled up.
+
+    If not, its products, and so its bits, would depend on what else made the cache larger.
+    """
+    return max(capacity, min(filled_up(capacity), LONGEST))
+
+
 class PromptGraphs:
     """A step for each length, the latest used last."""
 
     def __init__(self, model: Qwen3, accelerator: Accelerator):
         self.model, self.accelerator = model, accelerator
         self.steps: dict[int, GraphStep] = {}
+        self.latest: GraphStep | None = None  # kept until the next: kernels may not have read its numbers yet
 
     def run(self, token_ids: list[int], cache: KVCache, kept: bool) -> Chosen | None:
         """Feed `token_ids` to the one sequence of an empty `cache`, by a graph if its memory is `kept`.
 
-        None for prompts that are too long to be filled up, in the cache or at all. Where layers stream no
-        graph is made, but the prompt is filled up all the same: the same products give the same bits.
+        None for prompts that are too long to be filled up. Where layers stream no graph is made, but the
+        prompt is filled up all the same: the same products give the same bits.
         """
         tokens, width = len(token_ids), filled_up(len(token_ids))
         if width > min(LONGEST, cache.capacity):
             return None
-        step = self._step(width, cache, kept)
+        self.latest = step = self._step(width, cache, kept)
         watched = self.accelerator.recorder is not None  # somebody wants to see each step
         by_graph = kept and step.runs > 0 and not watched and self._has_room(width)
         found = step.run([token_ids], [range(width)], by_graph)
@@ -54,6 +63,11 @@ class PromptGraphs:
             while len(self.steps) > KEPT:
                 del self.steps[next(iter(self.steps))]
         return step
+
+    def forget(self) -> None:
+        """Drop all steps."""
+        self.steps.clear()
+        self.latest = None
 
     def _has_room(self, width: int) -> bool:
         """A graph keeps the buffers of its pass: they come out of memory that is left over."""

@@ -14,6 +14,7 @@ from fast_device import PROMPTS, SIZES, Fast, Lazy, fast_maker, few_programs, pa
 pytest.importorskip("triton", reason="Triton is made for Linux only")
 
 from minillm import ModelConfig, block_times
+from minillm.graph_step import GraphStep
 from minillm.schedule import Compute, Schedule
 from minillm.sequence import Sequence
 
@@ -182,3 +183,25 @@ def test_what_blocks_cost_is_measured_in_a_graph_and_fetched(make_checkpoint, mo
     times = block_times.measure(config, torch.float32, Fast())
     assert times.fetch_s == pytest.approx(0.6)  # two of three are fetched
     assert 3 * (times.attention_s + times.mlp_s) + times.head_s == pytest.approx(4)
+
+
+def test_a_prompt_is_filled_up_whatever_its_answer_or_its_neighbours_make_of_the_cache(
+    make_checkpoint, make_fast, monkeypatch
+):
+    folder, _ = make_checkpoint(**SIZES | {"num_hidden_layers": 1})
+    widths = []
+    made = GraphStep.__init__
+
+    def counted(self, model, cache, tokens, accelerator):
+        made(self, model, cache, tokens, accelerator)
+        widths.append(tokens)
+
+    monkeypatch.setattr(GraphStep, "__init__", counted)
+    with make_fast(folder, max_model_len=4) as fast:  # no more room than each run needs
+        fast._engine.graphs.tokens = 0
+        for prompts in ([[1, 2, 3, 4, 5]], [[1, 2, 3, 4, 5], [1]], [[1] * 9]):
+            fast.max_model_len = 20
+            widths.clear()
+            fast._engine.graphs.forget()
+            fast.generate(prompts, params(1))
+            assert [width for width in widths if width > 1] == [-(-len(each) // 4) * 4 for each in prompts]

@@ -74,7 +74,10 @@ class Accelerator(Protocol):
         """Queue a copy to host memory; what comes back waits for it and gives it."""
 
     def capture(self, work: Callable[[], None]) -> Callable[[], None]:
-        """A graph of what `work` asks of both queues; nothing is done until the graph is called."""
+        """A graph of what `work` asks of both queues; nothing is done until the graph is called.
+
+        This and `cut` are there where `eager_because` is None.
+        """
 
     def cut(self, work: Callable[[], None]) -> None:
         """Asked for by what is captured: at each replay `work` is done here, which may wait for the host."""
@@ -97,7 +100,7 @@ class Accelerator(Protocol):
         """Seconds between two moments, which both have to be over."""
 
     def active(self) -> AbstractContextManager:
-        """Open while anything is asked of the device: kernels go to the one that is current."""
+        """Open while anything is asked of the device, which is the current one then; threads take turns."""
 
     def stop(self) -> None:
         """Let whoever waits for copies, in any thread, get an error where they could take long."""

@@ -1,7 +1,8 @@
 """CUDA: a second stream carries the copies."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from weakref import WeakSet
 
@@ -154,8 +155,11 @@ class Cuda:
     def seconds(self, earlier: torch.cuda.Event, later: torch.cuda.Event) -> float:
         return earlier.elapsed_time(later) / 1e3
 
-    def active(self) -> torch.cuda.device:
-        return torch.cuda.device(self.device)
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        # A capture takes in whatever is asked of its streams, and they are those of every LLM on this device.
+        with _alone(self.device), torch.cuda.device(self.device):
+            yield
 
     def stop(self) -> None:
         """Nothing to do: a step is over soon."""
@@ -163,6 +167,12 @@ class Cuda:
     def close(self) -> None:
         self.synchronize()
         torch.cuda.empty_cache()
+
+
+@cache
+def _alone(device: torch.device) -> threading.RLock:
+    """Held by the thread whose turn it is on a device."""
+    return threading.RLock()
 
 
 @cache

@@ -16,7 +16,7 @@ class Graph:
 
     def begin(self) -> None:
         self._open = torch.cuda.CUDAGraph()
-        # Other threads may go on using the device.
+        # What threads without an LLM ask of the device meanwhile must not break it.
         self._open.capture_begin(self.pool, capture_error_mode="thread_local")
 
     def end(self) -> None:

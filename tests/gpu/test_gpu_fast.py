@@ -1,5 +1,7 @@
 """The fast path on CUDA: fused kernels, captured steps, streamed copies inside them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -160,3 +162,21 @@ def test_a_step_is_faster_than_eager():
         quick = fast.generate([5] * 20, params(60))[0].metrics.decode_tokens_per_s
     with LLM("random:Qwen3-1.7B", device="cuda", max_model_len=512, enforce_eager=True) as eager:
         assert quick > 3 * eager.generate([5] * 20, params(60))[0].metrics.decode_tokens_per_s
+
+
+def test_threads_with_an_llm_each_do_not_meet():
+    """Streams for copies and captures are those of the device: a capture would take in the other's copies."""
+    prompts = [[(7919 * (i + k)) % 150000 for i in range(1, 60)] for k in range(3)]
+    with LLM(MODEL, device="cuda", max_model_len=1024) as llm:
+        expected = [tokens(llm.generate(prompt, params(16))) for prompt in prompts]
+
+    def answers(budget):
+        found = []
+        for _ in range(3):  # loading and capturing, too, while the other runs
+            with LLM(MODEL, device="cuda", gpu_layer_budget=budget, max_model_len=1024) as llm:
+                found += [tokens(llm.generate(prompt, params(16))) for prompt in prompts]
+        return found
+
+    with ThreadPoolExecutor(3) as pool:
+        for found in pool.map(answers, (None, 2, 9)):
+            assert found == expected * 3
