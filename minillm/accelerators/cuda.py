@@ -1,6 +1,5 @@
 """CUDA: a second stream carries the copies."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -9,6 +8,7 @@ from weakref import WeakSet
 import torch
 
 from minillm import flat, kernels
+from minillm.accelerators.fair_lock import FairLock
 from minillm.accelerators.graph import Graph
 from minillm.accelerators.span import Span
 from minillm.device import explained_memory_errors
@@ -170,9 +170,9 @@ class Cuda:
 
 
 @cache
-def _alone(device: torch.device) -> threading.RLock:
+def _alone(device: torch.device) -> FairLock:
     """Held by the thread whose turn it is on a device."""
-    return threading.RLock()
+    return FairLock()
 
 
 @cache
