@@ -55,14 +55,16 @@ class Residency:
         everywhere = tuple(range(self.config.num_hidden_layers))
         if self.decision.host_layers != everywhere:
             raise RunError("this LLM keeps no host copy of every layer: make it with a gpu_layer_budget")
-        before, store = self.decision, self.model.model.layers
+        before, store, outside = self.decision, self.model.model.layers, sys.exception()
         plan = memory.plan(self.config, self.dtype.itemsize, self.tokens)
         held = sum(map(len, store.held)) + plan.norm + (plan.head or plan.embedding)
         decision = replace(self._decide(held=held, **asked), host_layers=everywhere)
-        store.release()
         try:
+            store.release()
             self._put(store, decision)
-        except BaseException:
+        except BaseException as error:
+            devices.let_go(error, outside)  # its frames hold memory that the way back needs
+            self.model.model.layers.release()  # whichever store is there by now, if it was cut short
             self._put(store, before)
             raise
 

@@ -2,12 +2,19 @@
 
 import gc
 import weakref
+from contextlib import suppress
+from itertools import count
 
+import numpy as np
 import pytest
 import torch
 
+import minillm.llm
 from minillm import LLM, SamplingParams, memory
+from minillm.accelerators.emulated import Emulated
 from minillm.errors import InputError, RunError
+from minillm.geometry import ALIGNMENT
+from minillm.offload import OffloadedLayers
 from minillm.units import GIB
 
 LAYERS, PROMPT = 5, list(range(40))
@@ -99,6 +106,61 @@ def test_memory_that_is_gone_when_layers_move_leaves_the_placement_before(folder
         assert device.used == used
         assert llm.decision == before
         assert torch.equal(llm.logits(PROMPT), expected)
+
+
+class Counted(Emulated):
+    """Memory is free when the last who looks into it is gone, as PyTorch has it on CUDA."""
+
+    def empty(self, num_bytes: int) -> torch.Tensor:
+        self._take(num_bytes)
+        room = np.full(num_bytes + ALIGNMENT, 0xFF, np.uint8)
+        weakref.finalize(room, self._freed, num_bytes)
+        begin = -room.ctypes.data % ALIGNMENT
+        return torch.from_numpy(room[begin : begin + num_bytes])
+
+    def give_back(self, buffer: torch.Tensor) -> None:
+        pass
+
+    def _freed(self, num_bytes: int) -> None:
+        self.used -= num_bytes
+
+
+def cut_short(patch, owner: object, method: str, moment: int) -> list:
+    """Ctrl-C at the end of so many calls of a method; something is in the list once it has come."""
+    whole, left, cut = getattr(owner, method), iter(range(moment)), []
+
+    def short(*arguments):
+        result = whole(*arguments)
+        if next(left, None) == moment - 1:
+            cut.append(moment)
+            raise KeyboardInterrupt
+        return result
+
+    patch.setattr(owner, method, short)
+    return cut
+
+
+@pytest.mark.parametrize("offload", ["naive", "prefetch"])
+@pytest.mark.parametrize("method", ["synchronize", "bind", "hold"])
+def test_a_move_that_is_cut_short_can_go_back_on_a_nearly_full_device(folder, offload, method, monkeypatch):
+    """There is memory for four layers, not for a failed placement beside the one before."""
+    monkeypatch.setattr(minillm.llm, "pick_accelerator", lambda *_, **__: Counted())
+    with LLM(folder, device="cpu", gpu_layer_budget=3, offload=offload, max_model_len=64) as llm:
+        expected, before, device = llm.logits(PROMPT), llm.decision, llm._accelerator
+        used, owner = device.used, device if method == "synchronize" else OffloadedLayers
+        for moment in count(1):
+            device.capacity = used + bytes_of(llm) * (2 if offload == "naive" else 1)
+            with monkeypatch.context() as patch:
+                cut = cut_short(patch, owner, method, moment)
+                with suppress(KeyboardInterrupt):
+                    llm.place(gpu_layer_budget=4)
+            device.capacity = None
+            assert torch.equal(llm.logits(PROMPT), expected), moment
+            if not cut:
+                break
+            assert (llm.decision, device.used) == (before, used), moment
+        assert llm.decision.placement.on_device == 4
+        assert moment > 1
 
 
 def test_without_host_copies_nothing_can_move(folder):
