@@ -20,7 +20,7 @@ class LayerStore(Protocol):
     """
 
     streaming: bool  # whether blocks have to be fetched
-    passing_bytes: int  # device memory that a pass takes for a while, beside what the store holds all the time
+    passing_bytes: int  # of device memory, that a pass takes for a while beside what the store holds
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]: ...
 
