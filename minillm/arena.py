@@ -16,11 +16,20 @@ from minillm.units import gib
 
 
 class HostArena:
-    """`size` bytes, handed out in order by `take`; `touch` and `pin` before they are filled, `close` last."""
+    """`size` bytes, handed out in order by `take`; `touch` and `pin` before they are filled, `close` last.
+
+    Raises RunError where the system does not give so much.
+    """
 
     def __init__(self, size: int):
         self.size, self.taken, self.pinned_bytes = size, 0, 0
-        self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise RunError(
+                f"cannot take {gib(size)} of host memory for the weights ({error.strerror}): choose a "
+                "smaller model or dtype, close other programs, or raise the limit (ulimit -v)"
+            ) from None
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with suppress(OSError):  # a hint, and an error where Linux was built without huge pages
                 self._map.madvise(mmap.MADV_HUGEPAGE)  # a fault for 2 MiB instead of 512 for 4 KiB

@@ -41,7 +41,8 @@ class Request:
     gpu_memory_gib: float | None = None
     free: int | None = None  # bytes of device memory; None: unknown, so not checked
     total: int | None = None  # bytes that the device has, likewise
-    host_free: int | None = None  # bytes of host memory, likewise
+    host_free: int | None = None  # bytes of host memory for copies of layers, likewise
+    shared: bool = False  # whether the device's memory is the host's, as an emulated one's is
     scratch: int = 0  # bytes of device memory for expanding quantised weights
     table_on_host: bool = False  # whether an untied embedding stays there though nothing streams
     rates: Callable[[], Machine | None] = lambda: None  # asked where layers stream, for it can take a while
@@ -102,7 +103,8 @@ def device_bytes(request: Request, placement: Placement) -> int:
 
 def _check_weights(request: Request, budget: int) -> None:
     """Raise RunError where the weights alone take more than there is; a shorter context would not help."""
-    if request.total is None or weight_bytes(request, budget) <= request.limit:
+    with_copies = request.shared and request.host_free is not None  # `_host_layers` counts both together
+    if with_copies or request.limit is None or weight_bytes(request, budget) <= request.limit:
         return
     smaller = range(request.slots or 1, budget)
     most = max((n for n in smaller if weight_bytes(request, n) <= request.limit), default=0)
@@ -159,14 +161,17 @@ def _host_layers(request: Request, placement: Placement) -> tuple[int, ...]:
     """Layers with a host copy: all, so that the budget can be changed, else what streams; or RunError."""
     plan, every = request.plan, tuple(range(request.layers))
     table = plan.embedding if plan.head else 0
+    device = device_bytes(request, placement) if request.shared else 0
 
     def needed(layers: tuple[int, ...]) -> int:
-        return table + sum(plan.attention_blocks[index] + plan.mlp_blocks[index] for index in layers)
+        return device + table + sum(plan.attention_blocks[index] + plan.mlp_blocks[index] for index in layers)
 
     if request.host_free is None or needed(every) <= request.host_free:
         return every
-    remedy = "choose a smaller model or dtype, or a larger budget"
-    what = "the host copy of the streamed layers"
+    smaller = "choose a smaller model or dtype"
+    what, remedy = "the host copy of the streamed layers", f"{smaller}, or a larger budget"
+    if request.shared:
+        what, remedy = f"{what} beside {gib(device)} of emulated device", f"lower max_model_len or {smaller}"
     memory.check_fits(needed(placement.streamed), request.host_free, what, remedy)
     return placement.streamed
 

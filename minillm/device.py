@@ -1,5 +1,6 @@
 """The compute device: choosing it, and what to say when its memory runs out."""
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -55,6 +56,19 @@ def explained_memory_errors(
         if "can't allocate memory" not in str(error):  # how PyTorch's CPU allocator says it
             raise
         raise _no_memory(accelerator, remedy) from error
+
+
+def let_go(error: BaseException, before: BaseException | None = None) -> None:
+    """Empty the frames that `error` and its causes came through: what they hold would stay in memory.
+
+    `before`: what was being handled when the work that failed began; its frames are somebody else's.
+    """
+    found, known = [error], {id(None), id(before)}
+    for each in found:
+        if id(each) not in known:
+            known.add(id(each))
+            traceback.clear_frames(each.__traceback__)
+            found += [each.__cause__, each.__context__]
 
 
 def _no_memory(accelerator: Accelerator, remedy: str) -> RunError:

@@ -8,6 +8,7 @@ import torch
 
 from minillm.accelerators import Accelerator
 from minillm.config import ModelConfig
+from minillm.device import let_go
 from minillm.errors import InputError, RunError
 from minillm.geometry import ALIGNMENT, PARTS, block_shapes
 from minillm.model import Qwen3
@@ -90,6 +91,7 @@ def say_why_not(accelerator: Accelerator, config: ModelConfig, dtype: torch.dtyp
 
 def or_eagerly(load: Callable[[bool], None], device: torch.device, enforce_eager: bool) -> None:
     """`load(enforce_eager)`, and where kernels cannot be compiled on the user's machine `load(True)`."""
+    before = sys.exception()
     try:
         load(enforce_eager)
     except (InputError, RunError):
@@ -98,8 +100,6 @@ def or_eagerly(load: Callable[[bool], None], device: torch.device, enforce_eager
         if enforce_eager or device.type != "cuda":
             raise
         why = f"{type(error).__name__}: {error}".splitlines()[0]
-    else:
-        return
-    # Not before the error is gone: the frames that it came through hold the first model.
-    print(f"note: fused kernels do not work here ({why}): continuing without them", file=sys.stderr)
-    load(True)
+        print(f"note: fused kernels do not work here ({why}): continuing without them", file=sys.stderr)
+        let_go(error, before)  # its frames hold the first model
+        load(True)

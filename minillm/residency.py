@@ -31,6 +31,7 @@ class Residency:
         """`tokens`: that KV cache and workspace are planned for."""
         self.name, self.config, self.dtype, self.tokens = name, config, dtype, tokens
         self.accelerator = accelerator
+        self.shared = accelerator.device.type == "cpu"  # an emulated device has its memory from the host
         self.decision: Decision | None = None
         self.model: Qwen3 | None = None
         self.arena: HostArena | None = None  # of the host copies, where anything is offloaded
@@ -52,17 +53,17 @@ class Residency:
 
     def move(self, **asked) -> None:
         """Another placement of the same weights; if it fails they stay where they are."""
-        everywhere = tuple(range(self.config.num_hidden_layers))
-        if self.decision.host_layers != everywhere:
-            raise RunError("this LLM keeps no host copy of every layer: make it with a gpu_layer_budget")
-        before, store = self.decision, self.model.model.layers
+        self._check_movable()
+        before, store, outside = self.decision, self.model.model.layers, sys.exception()
         plan = memory.plan(self.config, self.dtype.itemsize, self.tokens)
         held = sum(map(len, store.held)) + plan.norm + (plan.head or plan.embedding)
-        decision = replace(self._decide(held=held, **asked), host_layers=everywhere)
-        store.release()
+        decision = replace(self._decide(held=held, **asked), host_layers=self.decision.host_layers)
         try:
+            store.release()
             self._put(store, decision)
-        except BaseException:
+        except BaseException as error:
+            devices.let_go(error, outside)  # its frames hold memory that the way back needs
+            self.model.model.layers.release()  # whichever store is there by now, if it was cut short
             self._put(store, before)
             raise
 
@@ -87,7 +88,8 @@ class Residency:
 
     def _decide(self, held: int = 0, host_free: int | None = None, **asked) -> Decision:
         """Follow the options; says on stderr what cannot help. `held`: device bytes of the model itself."""
-        free = self.accelerator.free_bytes()
+        both = self.accelerator.free_bytes(), memory.available_bytes() if self.shared else None
+        free = min((each for each in both if each is not None), default=None)
         if isinstance(self.accelerator, Cpu):
             asked["offload"] = "none"  # there is nowhere to offload to
         request = Request(
@@ -97,6 +99,7 @@ class Residency:
             free=None if free is None else free + held,
             total=self.accelerator.total_bytes(),
             host_free=host_free,
+            shared=self.shared,
             scratch=scratch_bytes(self.accelerator, self.config, self.dtype),
             table_on_host=held > 0,
             rates=self._rates,
@@ -117,8 +120,22 @@ class Residency:
             self.accelerator.trim()
         return self._block_times
 
+    def _check_movable(self) -> None:
+        layers, copies = self.config.num_hidden_layers, len(self.decision.host_layers)
+        if copies == 0:
+            remedy = f"make it with a gpu_layer_budget below {layers}"
+            raise RunError(f"this LLM has all layers on the device and keeps no host copy: {remedy}")
+        if copies < layers:
+            raise RunError(
+                f"this LLM keeps a host copy of {copies} of {layers} layers only, for lack of host "
+                "memory: make another one with the placement that you want"
+            )
+
     def _check_resident(self) -> None:
         """Asked beforehand: Linux grants memory that it does not have and kills the process that uses it."""
         weights = memory.plan(self.config, self.dtype.itemsize, self.tokens).weights
         where = f"{self.name} on {self.accelerator.device}"
-        memory.check_fits(weights, self.accelerator.free_bytes(), where, "choose a smaller model or dtype")
+        remedy = "choose a smaller model or dtype"
+        if not self.shared:
+            remedy = f"leave offload out, so that layers stream, or {remedy}"
+        memory.check_fits(weights, self.accelerator.free_bytes(), where, remedy)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from minillm.arena import HostArena
+from minillm.errors import RunError
 
 
 @pytest.fixture
@@ -32,3 +33,11 @@ def test_huge_pages_are_only_a_wish(asked):
     piece.fill_(7)
     assert torch.equal(arena.memory[:4097], torch.tensor([7] * 4096 + [0], dtype=torch.uint8))
     arena.close()
+
+
+def test_memory_that_the_system_refuses_is_one_line():
+    """More than any process can address."""
+    with pytest.raises(RunError, match=r"cannot take 1048576\.00 GiB of host memory .*ulimit -v") as caught:
+        HostArena(1 << 50)
+    assert "\n" not in str(caught.value)
+    HostArena(1 << 20).close()

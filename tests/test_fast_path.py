@@ -172,5 +172,30 @@ def test_the_model_whose_kernels_fail_is_gone_before_it_is_loaded_again():
     assert alive == [False]
 
 
+def test_and_so_it_is_where_its_error_lives_on():
+    class Model:
+        pass
+
+    made, alive, kept = [], [], []
+
+    def load(enforce_eager: bool) -> None:
+        alive.extend(each() is not None for each in made)
+        model = Model()
+        made.append(weakref.ref(model))
+        if not enforce_eager:
+            kept.append(OSError("no C compiler"))
+            raise RuntimeError("no kernels") from kept[0]
+
+    def first(enforce_eager: bool) -> None:
+        try:
+            load(enforce_eager)
+        except RuntimeError as error:
+            kept.append(error)
+            raise ValueError("no model") from kept[0]
+
+    fast_path.or_eagerly(first, torch.device("cuda"), False)
+    assert alive == [False]
+
+
 def _refuse(error: Exception, _: bool) -> None:
     raise error

@@ -106,6 +106,29 @@ def test_device_memory_is_that_of_the_budget(mode):
     assert store.accelerator.peak == 3 * size
 
 
+@pytest.mark.parametrize("changes", [{}, {"num_experts": 6, "decoder_sparse_step": 2}])
+@pytest.mark.parametrize(("mode", "budget"), [("naive", 1), ("naive", 4), ("prefetch", 2), ("naive", 5)])
+def test_passing_bytes_are_what_a_pass_takes_and_gives_back(mode, budget, changes):
+    model = build(5, **changes)
+    assert model.model.layers.passing_bytes == 0
+    store = offload(model, mode, budget)
+    used = store.accelerator.used
+    store.accelerator.reset_peak()
+    logits(model)
+    assert store.passing_bytes == store.accelerator.peak - used
+    assert (store.passing_bytes > 0) == (mode == "naive" and budget < 5)
+
+
+def test_nothing_passes_through_a_store_whose_layers_take_turns_in_memory_that_stays():
+    model = build(5)
+    store = offload(model, "naive", 2)
+    largest = store.passing_bytes
+    with store.capturing():
+        assert (store.passing_bytes, store.accelerator.used) == (0, 2 * largest)
+    store.release()
+    assert (store.passing_bytes, store.accelerator.used) == (largest, 0)
+
+
 class StopHere(Exception):  # noqa: N818 - no error, a signal
     pass
 
@@ -126,8 +149,10 @@ def stop_inside(store, layer: int, part: str) -> None:
 def test_an_exception_inside_a_block_leaves_the_store_able_to_start_anew(resident, mode, layer, part):
     model = build(5)
     store = offload(model, mode, 2, capacity=2 * model.model.layers[0].buffer.numel())
+    used = store.accelerator.used
     with pytest.raises(StopHere):
         stop_inside(store, layer, part)
+    assert store.accelerator.used == used
     assert torch.equal(logits(model), resident[5])
     store.accelerator.close()
 

@@ -2,12 +2,19 @@
 
 import gc
 import weakref
+from contextlib import suppress
+from itertools import count
 
+import numpy as np
 import pytest
 import torch
 
+import minillm.llm
 from minillm import LLM, SamplingParams, memory
+from minillm.accelerators.emulated import Emulated
 from minillm.errors import InputError, RunError
+from minillm.geometry import ALIGNMENT
+from minillm.offload import OffloadedLayers
 from minillm.units import GIB
 
 LAYERS, PROMPT = 5, list(range(40))
@@ -101,27 +108,100 @@ def test_memory_that_is_gone_when_layers_move_leaves_the_placement_before(folder
         assert torch.equal(llm.logits(PROMPT), expected)
 
 
-def test_without_host_copies_nothing_can_move(folder):
-    with LLM(folder, device="cpu") as llm, pytest.raises(RunError, match="keeps no host copy"):
+class Counted(Emulated):
+    """Memory is free when the last who looks into it is gone, as PyTorch has it on CUDA."""
+
+    def empty(self, num_bytes: int) -> torch.Tensor:
+        self._take(num_bytes)
+        room = np.full(num_bytes + ALIGNMENT, 0xFF, np.uint8)
+        weakref.finalize(room, self._freed, num_bytes)
+        begin = -room.ctypes.data % ALIGNMENT
+        return torch.from_numpy(room[begin : begin + num_bytes])
+
+    def give_back(self, buffer: torch.Tensor) -> None:
+        pass
+
+    def _freed(self, num_bytes: int) -> None:
+        self.used -= num_bytes
+
+
+def cut_short(patch, owner: object, method: str, moment: int) -> list:
+    """Ctrl-C at the end of so many calls of a method; something is in the list once it has come."""
+    whole, left, cut = getattr(owner, method), iter(range(moment)), []
+
+    def short(*arguments):
+        result = whole(*arguments)
+        if next(left, None) == moment - 1:
+            cut.append(moment)
+            raise KeyboardInterrupt
+        return result
+
+    patch.setattr(owner, method, short)
+    return cut
+
+
+@pytest.mark.parametrize("offload", ["naive", "prefetch"])
+@pytest.mark.parametrize("method", ["synchronize", "bind", "hold"])
+def test_a_move_that_is_cut_short_can_go_back_on_a_nearly_full_device(folder, offload, method, monkeypatch):
+    """There is memory for four layers, not for a failed placement beside the one before."""
+    monkeypatch.setattr(minillm.llm, "pick_accelerator", lambda *_, **__: Counted())
+    with LLM(folder, device="cpu", gpu_layer_budget=3, offload=offload, max_model_len=64) as llm:
+        expected, before, device = llm.logits(PROMPT), llm.decision, llm._accelerator
+        used, owner = device.used, device if method == "synchronize" else OffloadedLayers
+        for moment in count(1):
+            device.capacity = used + bytes_of(llm) * (2 if offload == "naive" else 1)
+            with monkeypatch.context() as patch:
+                cut = cut_short(patch, owner, method, moment)
+                with suppress(KeyboardInterrupt):
+                    llm.place(gpu_layer_budget=4)
+            device.capacity = None
+            assert torch.equal(llm.logits(PROMPT), expected), moment
+            if not cut:
+                break
+            assert (llm.decision, device.used) == (before, used), moment
+        assert llm.decision.placement.on_device == 4
+        assert moment > 1
+
+
+@pytest.mark.parametrize("options", [{}, {"gpu_layer_budget": LAYERS}])
+def test_without_host_copies_nothing_can_move(folder, options):
+    says = f"keeps no host copy: make it with a gpu_layer_budget below {LAYERS}"
+    with LLM(folder, device="cpu", **options) as llm, pytest.raises(RunError, match=says):
+        llm.place(gpu_layer_budget=2)
+    with LLM(folder, device="cpu", gpu_layer_budget=LAYERS - 1) as llm:
         llm.place(gpu_layer_budget=2)
 
 
+def test_a_move_is_refused_where_main_memory_is_too_small_for_the_emulated_device(folder, monkeypatch):
+    with LLM(folder, device="cpu", gpu_layer_budget=2, max_model_len=64) as llm:
+        expected, free = llm.logits(PROMPT), [2 * bytes_of(llm)]
+        monkeypatch.setattr(memory, "available_bytes", lambda: free[0])
+        llm.place(gpu_layer_budget=4)
+        llm.place(gpu_layer_budget=2)
+        free = [2 * bytes_of(llm) - 1]
+        with pytest.raises(RunError, match=r"^4 of 5 layers take .* free: at most 3 fit") as caught:
+            llm.place(gpu_layer_budget=4)
+        assert "\n" not in str(caught.value)
+        monkeypatch.undo()
+        assert torch.equal(llm.logits(PROMPT), expected)
+
+
 class TestSmallHostMemory:
-    """Where not all layers fit host memory, only those that stream have a copy there."""
+    """Where not all layers fit beside the emulated device, only those that stream have a host copy."""
 
     @pytest.fixture
     def needed(self, folder):
         with LLM(folder, device="cpu", gpu_layer_budget=3, max_model_len=64) as llm:
-            return llm.residency.arena.size, bytes_of(llm)
+            return llm.residency.arena.size, llm.decision.device_bytes
 
     @pytest.mark.parametrize("folder", [{}, {"tie_word_embeddings": True}, {"num_experts": 6}], indirect=True)
     @pytest.mark.parametrize("offload", ["naive", "prefetch"])
     def test_logits_and_memory(self, folder, needed, offload, monkeypatch, capsys):
         with LLM(folder, device="cpu") as resident:
             expected = resident.logits(PROMPT)
-        everything, _ = needed
+        everything, device = needed
         # The first question is the loader's, of host memory; later ones are about caches.
-        monkeypatch.setattr(memory, "available_bytes", self.answers(everything - 1024))
+        monkeypatch.setattr(memory, "available_bytes", self.answers(everything + device - 1024))
         options = {"gpu_layer_budget": 3, "offload": offload, "max_model_len": 64}
         with LLM(folder, device="cpu", **options) as llm:
             assert "streamed layers only" in capsys.readouterr().err
@@ -132,19 +212,20 @@ class TestSmallHostMemory:
             )
             for _ in range(2):
                 assert torch.equal(llm.logits(PROMPT), expected)
-            with pytest.raises(RunError, match="keeps no host copy of every layer"):
+            with pytest.raises(RunError, match=f"keeps a host copy of {LAYERS - len(resident)} of 5 layers"):
                 llm.place(gpu_layer_budget=2)
             assert torch.equal(llm.logits(PROMPT), expected)
 
     def test_too_small_for_what_streams_is_one_line(self, folder, needed, monkeypatch):
-        everything, layer = needed
-        monkeypatch.setattr(memory, "available_bytes", lambda: everything - 3 * layer)
-        with pytest.raises(
-            RunError, match=r"host copy of the streamed layers needs .* larger budget"
-        ) as caught:
-            LLM(folder, device="cpu", gpu_layer_budget=3, max_model_len=64)
+        options = {"gpu_layer_budget": 3, "slots": 1, "max_model_len": 64}
+        with LLM(folder, device="cpu", **options) as llm:
+            free = sum(needed) - ALIGNMENT - 2 * bytes_of(llm)
+        monkeypatch.setattr(memory, "available_bytes", lambda: free)
+        LLM(folder, device="cpu", **options).close()
+        monkeypatch.setattr(memory, "available_bytes", lambda: free - 1)
+        with pytest.raises(RunError, match=r"streamed layers beside .* emulated device needs") as caught:
+            LLM(folder, device="cpu", **options)
         assert "\n" not in str(caught.value)
-        LLM(folder, device="cpu", gpu_layer_budget=4, max_model_len=64).close()
 
     @staticmethod
     def answers(first: int):

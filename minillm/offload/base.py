@@ -40,6 +40,10 @@ class OffloadedLayers(ModuleList):
     def streaming(self) -> bool:
         return bool(self.placement.streamed)
 
+    @property
+    def passing_bytes(self) -> int:
+        return 0
+
     def occupy(self) -> None:
         """Take the device memory that the placement needs, or none of it."""
         try:

@@ -23,10 +23,14 @@ class NaiveOffload(OffloadedLayers):
 
     @contextmanager
     def _streamed(self, index: int, part: str) -> Iterator[Callable]:
-        if part == PARTS[0]:
-            self.fetch(index)
-        with self.accelerator.during(Compute(Block(index, part), 0)):
-            yield self[index].block(part)
+        try:
+            if part == PARTS[0]:
+                self.fetch(index)
+            with self.accelerator.during(Compute(Block(index, part), 0)):
+                yield self[index].block(part)
+        except BaseException:
+            self.restart()  # nobody knows when the next pass comes, and others want the memory
+            raise
         if part == PARTS[-1]:
             self.restart()
 
@@ -61,6 +65,11 @@ class NaiveOffload(OffloadedLayers):
     def release(self) -> None:
         super().release()
         self._room = None
+
+    @property
+    def passing_bytes(self) -> int:
+        streamed = self.placement.streamed if self._room is None else ()
+        return max((self.layouts[index].num_bytes for index in streamed), default=0)
 
     # ---- a pass as a graph: cut where a layer is fetched ----
 
