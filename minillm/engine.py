@@ -100,8 +100,9 @@ class Engine:
         tokens = with_room(tokens) if self.graphs else tokens
         needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * tokens
         free = self.accelerator.free_bytes()
-        if free is not None and self.graphs:
-            free += self.graphs.num_bytes
+        if free is not None:
+            free -= self.model.model.layers.passing_bytes
+            free += self.graphs.num_bytes if self.graphs else 0
         what = f"the KV cache of {tokens} tokens on {self.accelerator.device}"
         memory.check_fits(needed, free, what, "lower max_tokens or shorten the prompt")
         return len(sequences) if free is None else max(1, min(len(sequences), free * 3 // 4 // needed))

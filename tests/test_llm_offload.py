@@ -185,3 +185,12 @@ def test_memory_that_goes_in_the_middle_of_a_pass_is_one_line_and_the_next_run_w
             list(stream)
         assert "\n" not in str(caught.value)
         assert answers(llm) == expected
+
+
+@pytest.mark.parametrize("count", [2, 16, 32])
+def test_a_group_is_as_large_as_memory_allows_beside_a_layer_that_passes(count):
+    """Naive takes that layer's memory in each pass: it is not there for caches."""
+    params = SamplingParams(max_tokens=40, ignore_eos=True)
+    with LLM("tiny", device="cpu", offload="naive", gpu_memory_gib=0.0045, max_model_len=64) as llm:
+        found = llm.generate([[1, 2, 3 + i] for i in range(count)], params)
+        assert [len(output.token_ids) for output in found] == [40] * count
