@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -89,13 +90,14 @@ class LLM:
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self._engine: Engine | None = None
-        self._turns = Turns(self.name, lambda: self._accelerator.active())
         self._peak: int | None = None  # of the latest run
 
         def load(enforce_eager: bool) -> None:
             self._accelerator = pick_accelerator(
                 self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
             )
+            self._turns = Turns(self.name, self._accelerator.active)
+            weakref.finalize(self, self._accelerator.close).atexit = False  # copies end before memory goes
             with self._turns.take(), devices.explained_memory_errors(self._accelerator):
                 self._load(planned, fill, slots=slots, **asked)
 
