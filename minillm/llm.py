@@ -265,11 +265,12 @@ class LLM:
     def close(self) -> None:
         """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless.
 
-        An answer that is under way in another thread ends there with a RunError.
+        An answer that is under way ends with a RunError for whoever wants more of it.
         """
         self.model = None
         self._accelerator.stop()
         with self._turns.take(wait=True):
+            self._turns.end_all()
             if self._engine is not None:
                 self._engine.forget()  # graphs, while nothing runs in them
             self._engine = None

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TypeVar
+from weakref import WeakSet
 
 from minillm.errors import RunError
 
@@ -23,6 +24,7 @@ class Turns:
         self.name, self.inside = name, inside
         self._lock = threading.RLock()
         self._taken = 0  # turns that are under way, one inside the other
+        self._begun: WeakSet[Generator] = WeakSet()  # each keeps the model, and so the owner of this
         self._left: list[Generator] = []  # unfinished, and nobody wants more of them
 
     @contextmanager
@@ -52,6 +54,7 @@ class Turns:
         try:
             while True:
                 with self.take(check):
+                    self._begun.add(steps)
                     item = next(steps, None)
                 if item is None:
                     return
@@ -60,6 +63,11 @@ class Turns:
             if steps.gi_frame is not None:
                 self._left.append(steps)
                 self._tidy()
+
+    def end_all(self) -> None:
+        """Close all that `each` has begun, for whoever has a turn; not what that turn is inside of."""
+        self._left += [steps for steps in list(self._begun) if not steps.gi_running]
+        self._close_left()
 
     def _tidy(self) -> None:
         """Close what is left, unless somebody has a turn and works where it was begun: then after that."""

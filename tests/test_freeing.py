@@ -7,6 +7,7 @@ import weakref
 import pytest
 
 from minillm import LLM, SamplingParams
+from minillm.errors import RunError
 from minillm.units import GB
 
 PARAMS = SamplingParams(max_tokens=6, ignore_eos=True)
@@ -35,6 +36,18 @@ class TestFreeing:
         del llm
         assert all(ref() is None for ref in gone)
         assert threading.active_count() == before
+
+    def test_closing_one_whose_streams_are_held_up(self, place):
+        llm = LLM("tiny", device="cpu", **place)
+        streams = [llm.stream(PROMPT, PARAMS) for _ in range(2)]
+        for stream in streams:
+            next(stream)
+        gone = weights(llm)
+        llm.close()
+        assert all(ref() is None for ref in gone)
+        for stream in streams:
+            with pytest.raises(RunError, match="is closed"):
+                next(stream)
 
 
 def weights(llm) -> list[weakref.ref]:

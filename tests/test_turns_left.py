@@ -83,6 +83,20 @@ def test_what_is_left_inside_a_turn_is_closed_after_it():
     assert closed == ["left"]
 
 
+def test_ending_all_leaves_alone_what_it_is_called_from():
+    turns, closed = Turns("a model"), []
+    left = begun(turns, closed, "left")
+
+    def steps():
+        with turns.take():
+            turns.end_all()
+        assert closed == ["left"]
+        yield "a step"
+
+    assert list(turns.each(steps())) == ["a step"]
+    assert list(left) == []
+
+
 def test_whoever_comes_while_another_thread_tidies_up_waits_for_it():
     turns, closed, held = Turns("a model"), [], threading.Event()
     left = begun(turns, closed, "left", held=held)
