@@ -196,12 +196,12 @@ class LLM:
 
     def _run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
         self._check_open()
-        self._accelerator.reset_peak()
         with devices.explained_memory_errors(self._accelerator):
             yield from self._turns.each(self._steps(sequences), self._check_open)
 
     def _steps(self, sequences: list[Sequence]) -> Iterator[Sequence]:
-        """Begun inside the first turn: before it, another thread may close the LLM."""
+        """Begun inside the first turn: before it, another thread may run the LLM, or close it."""
+        self._accelerator.reset_peak()
         yield from self._engine.run(sequences)
 
     def _sequences(self, prompts: str | list, params: SamplingParams | list | None) -> list[Sequence]:
