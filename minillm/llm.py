@@ -91,6 +91,7 @@ class LLM:
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self._engine: Engine | None = None
         self._peak: int | None = None  # of the latest run
+        self._offload = offload  # as asked for last
 
         def load(enforce_eager: bool) -> None:
             self._accelerator = pick_accelerator(
@@ -124,19 +125,19 @@ class LLM:
     ) -> None:
         """Move layers between host and device without loading anything anew; keywords as of `LLM`.
 
-        `offload`: None leaves naive naive unless slots are given, and is "auto" otherwise.
+        `offload`: None is naive where that was asked for last and no slots are given, else "auto".
 
         Only for an LLM that keeps a host copy of every layer, which one does that was made with offloading.
         Raises as `LLM` does, and then everything stays where it is.
         """
-        stays_naive = self.decision.mode == "naive" and slots is None
         if offload is None:
-            offload = "naive" if stays_naive else "auto"
+            offload = "naive" if self._offload == "naive" and slots is None else "auto"
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         check_placement(asked | {"slots": slots})
         with self._turn():
             self._engine.forget()
             self.residency.move(slots=slots, **asked)
+            self._offload = offload
             self._engine.warm_up(self.max_model_len)
 
     @property
