@@ -239,7 +239,10 @@ class LLM:
 
     @property
     def graph_replays(self) -> int:
-        """Steps of decoding that were replays of a CUDA graph: all, but the first one of a wider batch."""
+        """Steps of decoding that were replays of a CUDA graph.
+
+        Others: the first of each width (1, 2, 4, …), recorded ones, a stream's once another run has begun.
+        """
         self._check_open()
         return self._engine.graphs.replays if self._engine.graphs else 0
 
