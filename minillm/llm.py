@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -89,13 +90,15 @@ class LLM:
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
         self._engine: Engine | None = None
-        self._turns = Turns(self.name, lambda: self._accelerator.active())
         self._peak: int | None = None  # of the latest run
+        self._offload = offload  # as asked for last
 
         def load(enforce_eager: bool) -> None:
             self._accelerator = pick_accelerator(
                 self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
             )
+            self._turns = Turns(self.name, self._accelerator.active)
+            weakref.finalize(self, self._accelerator.close).atexit = False  # copies end before memory goes
             with self._turns.take(), devices.explained_memory_errors(self._accelerator):
                 self._load(planned, fill, slots=slots, **asked)
 
@@ -122,19 +125,19 @@ class LLM:
     ) -> None:
         """Move layers between host and device without loading anything anew; keywords as of `LLM`.
 
-        `offload`: None leaves naive naive unless slots are given, and is "auto" otherwise.
+        `offload`: None is naive where that was asked for last and no slots are given, else "auto".
 
         Only for an LLM that keeps a host copy of every layer, which one does that was made with offloading.
         Raises as `LLM` does, and then everything stays where it is.
         """
-        stays_naive = self.decision.mode == "naive" and slots is None
         if offload is None:
-            offload = "naive" if stays_naive else "auto"
+            offload = "naive" if self._offload == "naive" and slots is None else "auto"
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         check_placement(asked | {"slots": slots})
         with self._turn():
             self._engine.forget()
             self.residency.move(slots=slots, **asked)
+            self._offload = offload
             self._engine.warm_up(self.max_model_len)
 
     @property
@@ -194,12 +197,12 @@ class LLM:
 
     def _run(self, sequences: list[Sequence]) -> Iterator[Sequence]:
         self._check_open()
-        self._accelerator.reset_peak()
         with devices.explained_memory_errors(self._accelerator):
             yield from self._turns.each(self._steps(sequences), self._check_open)
 
     def _steps(self, sequences: list[Sequence]) -> Iterator[Sequence]:
-        """Begun inside the first turn: before it, another thread may close the LLM."""
+        """Begun inside the first turn: before it, another thread may run the LLM, or close it."""
+        self._accelerator.reset_peak()
         yield from self._engine.run(sequences)
 
     def _sequences(self, prompts: str | list, params: SamplingParams | list | None) -> list[Sequence]:
@@ -236,7 +239,10 @@ class LLM:
 
     @property
     def graph_replays(self) -> int:
-        """Steps of decoding that were replays of a CUDA graph: all, but the first one of a wider batch."""
+        """Steps of decoding that were replays of a CUDA graph.
+
+        Others: the first of each width (1, 2, 4, …), recorded ones, a stream's once another run has begun.
+        """
         self._check_open()
         return self._engine.graphs.replays if self._engine.graphs else 0
 
@@ -263,11 +269,12 @@ class LLM:
     def close(self) -> None:
         """Free the weights; the LLM cannot be used afterwards. Closing twice is harmless.
 
-        An answer that is under way in another thread ends there with a RunError.
+        An answer that is under way ends with a RunError for whoever wants more of it.
         """
         self.model = None
         self._accelerator.stop()
         with self._turns.take(wait=True):
+            self._turns.end_all()
             if self._engine is not None:
                 self._engine.forget()  # graphs, while nothing runs in them
             self._engine = None

@@ -10,7 +10,7 @@ class Metrics:
     ttft_s: float | None = None  # time to first token: known on the host; None if there was none
     total_s: float = 0.0  # until this request's last token
     num_generated: int = 0
-    peak_memory_bytes: int | None = None  # most GPU memory taken during the call; None on the CPU
+    peak_memory_bytes: int | None = None  # most device memory taken during the call; None: nothing counts it
 
     @property
     def prefill_latency_s(self) -> float | None:

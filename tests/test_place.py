@@ -272,6 +272,19 @@ def test_the_mode_stays_unless_another_is_asked_for(folder):
         assert llm.decision.mode == "prefetch"
 
 
+def test_naive_stays_asked_for_where_for_a_time_nothing_streams(folder):
+    with LLM(folder, device="cpu", offload="naive", gpu_layer_budget=2) as llm:
+        llm.place(gpu_layer_budget=LAYERS)
+        assert llm.decision.mode == "none"
+        with pytest.raises(InputError):
+            llm.place(gpu_layer_budget=0, offload="prefetch")
+        llm.place(gpu_layer_budget=2)
+        assert llm.decision.mode == "naive"
+        for asked in ({"slots": 1}, {}):
+            llm.place(gpu_layer_budget=2, **asked)
+            assert llm.decision.mode == "prefetch"
+
+
 @pytest.mark.parametrize("folder", [{}, {"tie_word_embeddings": True}], indirect=True)
 def test_predicted_weights_with_everything_resident_are_what_is_taken(folder):
     with LLM(folder, device="cpu", gpu_layer_budget=2, max_model_len=64) as llm:

@@ -153,3 +153,13 @@ def _closed_before(llm, take):
         return take(*asked, **keywords)
 
     return taken
+
+
+def test_a_refused_call_leaves_the_peak_of_the_running_one_alone(llm, monkeypatch):
+    resets = []
+    monkeypatch.setattr(llm._accelerator, "reset_peak", lambda: resets.append("reset"))
+    with Inside(llm, "generate"), pytest.raises(RunError, match="already running"):
+        llm.generate(PROMPT, PARAMS)
+    assert resets == ["reset"]
+    llm.generate(PROMPT, PARAMS)
+    assert resets == ["reset"] * 2
