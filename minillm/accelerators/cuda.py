@@ -1,5 +1,6 @@
 """CUDA: a second stream carries the copies."""
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -113,7 +114,7 @@ class Cuda:
         self._capturing = graph = Graph(self._pool)
         self.synchronize()
         self.trim()  # what lies idle elsewhere would not serve the graph
-        with torch.cuda.stream(self._capture_stream):  # the default one cannot be captured
+        with _no_collecting(), torch.cuda.stream(self._capture_stream):  # the default one cannot be captured
             graph.begin()
             try:
                 work()
@@ -167,6 +168,18 @@ class Cuda:
     def close(self) -> None:
         self.synchronize()
         torch.cuda.empty_cache()
+
+
+@contextmanager
+def _no_collecting() -> Iterator[None]:
+    """Nothing that Python finds unused meanwhile may wait for the device: that would break a capture."""
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 @cache
