@@ -155,7 +155,6 @@ class _Only(Module):
     """A store whose blocks of one kind compute; the others let the hidden state through."""
 
     streaming = False
-    passing_bytes = 0
 
     def __init__(self, config: ModelConfig, layers: list[DecoderLayer], kind: str):
         super().__init__()

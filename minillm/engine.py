@@ -101,7 +101,7 @@ class Engine:
         needed = memory.kv_bytes_per_token(self.model.config, self.dtype.itemsize) * tokens
         free = self.accelerator.free_bytes()
         if free is not None:
-            free -= self.model.model.layers.passing_bytes
+            free -= getattr(self.model.model.layers, "passing_bytes", 0)  # a store of offloaded layers has it
             free += self.graphs.num_bytes if self.graphs else 0
         what = f"the KV cache of {tokens} tokens on {self.accelerator.device}"
         memory.check_fits(needed, free, what, "lower max_tokens or shorten the prompt")

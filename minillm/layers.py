@@ -20,7 +20,6 @@ class LayerStore(Protocol):
     """
 
     streaming: bool  # whether blocks have to be fetched
-    passing_bytes: int  # of device memory, that a pass takes for a while beside what the store holds
 
     def use(self, index: int, part: str) -> AbstractContextManager[Callable]: ...
 
@@ -35,7 +34,6 @@ class ResidentLayers(ModuleList):
     """Every layer is on the compute device for good; `use` has nothing to do."""
 
     streaming = False
-    passing_bytes = 0
 
     def __init__(self, config: ModelConfig):
         super().__init__(DecoderLayer(config, index) for index in range(config.num_hidden_layers))

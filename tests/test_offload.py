@@ -110,7 +110,6 @@ def test_device_memory_is_that_of_the_budget(mode):
 @pytest.mark.parametrize(("mode", "budget"), [("naive", 1), ("naive", 4), ("prefetch", 2), ("naive", 5)])
 def test_passing_bytes_are_what_a_pass_takes_and_gives_back(mode, budget, changes):
     model = build(5, **changes)
-    assert model.model.layers.passing_bytes == 0
     store = offload(model, mode, budget)
     used = store.accelerator.used
     store.accelerator.reset_peak()

@@ -229,14 +229,14 @@ def test_flat_buffer_holds_every_parameter_once_aligned_attention_first(dtype, e
     with torch.no_grad():
         for value, parameter in enumerate(layer.parameters()):
             parameter.fill_(value)
-    assert sorted(slot.name for slot in layout.slots) == sorted(names)
+    assert sorted(field.name for field in layout.fields) == sorted(names)
     assert all(p.data_ptr() % ALIGNMENT == 0 for p in layer.parameters())
     assert all(bool((p == value).all()) for value, p in enumerate(layer.parameters())), "parameters overlap"
     attention, mlp = layout.ranges["attention"], layout.ranges["mlp"]
     assert (attention[0], attention[1], mlp[1]) == (0, mlp[0], layout.num_bytes)
-    for slot in layout.slots:
-        inside = attention if slot.name.startswith(("input_layernorm", "self_attn")) else mlp
-        assert inside[0] <= slot.offset < inside[1]
+    for field in layout.fields:
+        inside = attention if field.name.startswith(("input_layernorm", "self_attn")) else mlp
+        assert inside[0] <= field.offset < inside[1]
 
 
 def test_neighbours_in_two_storages_are_not_merged():

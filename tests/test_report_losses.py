@@ -13,6 +13,8 @@ def peak(engine, mode, seconds, **more):
     key = f"{MODEL}/{engine}/{mode}{more.get('budget', '')}/peak"
     return {"key": key, "model": MODEL, "engine": engine, "mode": mode, "ttft_s": seconds} | {
         "prompt_tokens": 4096,
+        "question_id": None,
+        "tokens_per_s": 6.0,
         **more,
     }
 

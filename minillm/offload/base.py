@@ -42,6 +42,7 @@ class OffloadedLayers(ModuleList):
 
     @property
     def passing_bytes(self) -> int:
+        """Of device memory, that a pass takes for a while beside what the store holds."""
         return 0
 
     def occupy(self) -> None:
