@@ -69,7 +69,7 @@ def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequenc
         spread(rows),
         number(ratio(rows, base)),
         number(bandwidth_share(stored, model, rows), ".0%"),
-        size(most_memory(stored, model, name)),
+        NOTHING if "own process" in name else size(most_memory(stored, model, name)),
     )
 
 

@@ -106,6 +106,11 @@ def test_resident_programs(side_by_side):
     assert report_figures.resident(side_by_side, "vllm") is not None
 
 
+def test_memory_of_another_process_cannot_be_seen_and_is_not_missing(archive):
+    store(archive, "vllm", [answer("vllm", "resident-process", 1, 6.0)])
+    assert cells(report_fits.resident(archive, "vllm", MODEL), "vLLM, own process")[7] == "–"
+
+
 def test_share_of_the_bandwidth_counts_weights_and_cache():
     hidden, width, kv = 4096, 12288, 1024
     layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * width + 2 * hidden + 2 * 128
