@@ -20,6 +20,7 @@ from minillm.fast_path import describe, or_eagerly, say_why_not
 from minillm.model_source import find_model
 from minillm.options import check_options, check_placement
 from minillm.outputs import RequestOutput, StreamChunk
+from minillm.prompt_graph import with_room
 from minillm.prompts import read_prompts
 from minillm.quant.mix import quantised
 from minillm.quant.stored import auto_dtype
@@ -29,7 +30,6 @@ from minillm.requests import make_sequences
 from minillm.residency import Residency
 from minillm.sampling_params import SamplingParams
 from minillm.sequence import Sequence
-from minillm.tokenizer import Tokenizer
 from minillm.turns import Turns
 from minillm.weights import Fill
 
@@ -83,12 +83,10 @@ class LLM:
         self.dtype = getattr(torch, auto_dtype(self.config, on_cpu) if dtype == "auto" else dtype)
         # Before anything else: a checkpoint that does not fit its configuration is told as that.
         fill = source.filler(seed, self.device)
-        if source.gguf is not None:
-            self.tokenizer = Tokenizer.from_gguf(source.gguf)
-        else:
-            self.tokenizer = Tokenizer.find(source.folder) if source.folder else None
+        self.tokenizer = source.tokenizer()
         asked = {"offload": offload, "gpu_layer_budget": gpu_layer_budget, "gpu_memory_gib": gpu_memory_gib}
         planned = max_model_len or min(self.max_model_len, PLANNED_TOKENS)
+        planned = planned if on_cpu else with_room(planned)
         self._engine: Engine | None = None
         self._peak: int | None = None  # of the latest run
         self._offload = offload  # as asked for last

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from minillm.quant.gguf.file import GGUFFile
+    from minillm.tokenizer import Tokenizer
 
 # Names that a hub id never takes; shipped_here() are those of this copy.
 SHIPPED = ("tiny", "tiny-moe", "tiny-draft")
@@ -29,6 +30,14 @@ class ModelSource:
     config: ModelConfig
     folder: Path | None  # None for random weights
     gguf: "GGUFFile | None" = None  # open, where the model is one
+
+    def tokenizer(self) -> "Tokenizer | None":
+        """The model's own; None where it brings none."""
+        from minillm.tokenizer import Tokenizer
+
+        if self.gguf is not None:
+            return Tokenizer.from_gguf(self.gguf)
+        return Tokenizer.find(self.folder) if self.folder else None
 
     def filler(self, seed: int, made_on: "torch.device | None" = None) -> Callable:
         """The function that writes the weights; a checkpoint's names and shapes are checked here."""
