@@ -141,6 +141,7 @@ class Engine:
         if found:
             logits, chosen = found
             self._append([sequence], logits, *chosen.cpu())
+            self.graphs.prompts.latest = None  # what it has been told is read
         else:
             hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
             self._choose([sequence], hidden)

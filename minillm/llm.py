@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ import torch
 
 from minillm import device as devices
 from minillm import memory
+from minillm.accelerators import close_with
 from minillm.accelerators.pick import pick as pick_accelerator
 from minillm.budget import PLANNED_TOKENS, Decision
 from minillm.checks import shown
@@ -55,7 +55,8 @@ class LLM:
     whole process: it plans anew for every length.)
 
     Raises InputError (bad input) or RunError (it does not work here); each message names the value, the
-    limit and the remedy. A context manager; `close` frees the weights. One thread at a time may run it.
+    limit and the remedy. A context manager; `close` frees the weights. One thread at a time may run it;
+    LLMs on one GPU take turns, a token each, and one that is loaded has a long one.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class LLM:
                 self.device, link_gb_s=link_gb_s, enforce_eager=enforce_eager, **asked
             )
             self._turns = Turns(self.name, self._accelerator.active)
-            weakref.finalize(self, self._accelerator.close).atexit = False  # copies end before memory goes
+            self._going = close_with(self, self._accelerator)
             with self._turns.take(), devices.explained_memory_errors(self._accelerator):
                 self._load(planned, fill, slots=slots, **asked)
 
@@ -277,6 +278,7 @@ class LLM:
                 self._engine.forget()  # graphs, while nothing runs in them
             self._engine = None
             self.residency.close()
+            self._going.detach()
 
     def __enter__(self) -> LLM:
         return self

@@ -34,7 +34,7 @@ class PromptGraphs:
     def __init__(self, model: Qwen3, accelerator: Accelerator):
         self.model, self.accelerator = model, accelerator
         self.steps: dict[int, GraphStep] = {}
-        self.latest: GraphStep | None = None  # kept until the next: kernels may not have read its numbers yet
+        self.latest: GraphStep | None = None  # until kernels have read what it was told
 
     def run(self, token_ids: list[int], cache: KVCache, kept: bool) -> Chosen | None:
         """Feed `token_ids` to the one sequence of an empty `cache`, by a graph if its memory is `kept`.

@@ -1,11 +1,13 @@
 """Text to token ids and back, and the chat template: transformers' tokenizer behind three methods."""
 
+import threading
 from pathlib import Path
 
 from minillm.checks import shown
 from minillm.errors import InputError
 
 FILES = ("tokenizer.json", "tokenizer_config.json")
+_IMPORTING = threading.Lock()  # transformers imports its parts when asked: of two threads one would fail
 
 
 class Tokenizer:
@@ -16,7 +18,8 @@ class Tokenizer:
 
     def __init__(self, folder: str | Path):
         # Here, because it takes seconds and prompts of token ids do not need it.
-        from transformers import AutoTokenizer, Qwen3Config
+        with _IMPORTING:
+            from transformers import AutoTokenizer, Qwen3Config
 
         try:
             # With a config of its kind at hand the library does not read, and complain about, the model's.

@@ -67,3 +67,18 @@ def test_one_thread_at_a_time():
         thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in threads)
     assert most == [1]
+
+
+def test_who_is_hit_while_entering_can_enter_again():
+    """As a collection in that moment does, when what it finds unused wants the lock."""
+    lock, order = FairLock(), []
+
+    def work():
+        with lock._next:
+            take(lock, order, "inside")
+        take(lock, order, "after")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert order == ["inside", "after"]

@@ -1,8 +1,11 @@
 """An LLM that is dropped or closed: its weights go at once, not when Python looks for circles of objects."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
+from contextlib import contextmanager
 
 import pytest
 
@@ -66,3 +69,52 @@ def test_dropping_an_llm_ends_copies_that_are_under_way():
     del llm
     assert not jobs
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_device_is_waited_for_once_and_in_turn(closed):
+    """Later others use it, and one of them may be capturing a pass."""
+    llm = LLM("tiny", device="cpu", gpu_layer_budget=2)
+    accelerator, seen, inside = llm._accelerator, [], []
+
+    @contextmanager
+    def active():
+        inside.append(True)
+        yield
+        inside.pop()
+
+    if closed:
+        llm.close()
+    close = accelerator.close
+    accelerator.active, accelerator.close = active, lambda: seen.append(bool(inside)) or close()
+    del llm
+    gc.collect()
+    assert seen == ([] if closed else [True])
+
+
+def test_a_device_that_its_own_thread_finds_unused_ends():
+    llm = LLM("tiny", device="cpu", gpu_layer_budget=2)
+    accelerator, raised = llm._accelerator, []
+
+    def close():
+        try:
+            accelerator.close()
+        except BaseException as error:
+            raised.append(error)
+
+    accelerator._queue(close)
+    accelerator._thread.join(10)
+    assert not accelerator._thread.is_alive()
+    assert raised == []
+    llm.close()
+
+
+def test_first_models_of_several_threads_are_loaded():
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+from minillm import LLM
+with ThreadPoolExecutor(3) as pool:
+    print(len(list(pool.map(lambda _: LLM("tiny", device="cpu").close() or 1, range(3)))))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "3", done.stderr[-500:]

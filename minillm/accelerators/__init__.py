@@ -1,5 +1,6 @@
 """Devices as the engine sees them: memory, and for offloading a queue of copies beside the computing."""
 
+import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -107,3 +108,18 @@ class Accelerator(Protocol):
 
     def close(self) -> None:
         """Wait, then give back what the accelerator itself holds. Closing twice is harmless."""
+
+
+def close_with(owner: object, accelerator: Accelerator) -> weakref.finalize:
+    """Close `accelerator` when `owner` goes: copies end before their memory does.
+
+    To be detached where that has been done: it would wait for a device that others use by then.
+    """
+
+    def close() -> None:
+        with accelerator.active():
+            accelerator.close()
+
+    going = weakref.finalize(owner, close)
+    going.atexit = False
+    return going

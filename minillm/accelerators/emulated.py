@@ -165,6 +165,8 @@ class Emulated:
     def close(self) -> None:
         atexit.unregister(self._abandon)
         self.stop()
+        if threading.current_thread() is self._thread:  # where Python found the device unused
+            return
         try:
             self._thread.join(GRACE_S)
         finally:

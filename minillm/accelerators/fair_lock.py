@@ -11,19 +11,16 @@ class FairLock:
     """
 
     def __init__(self):
-        self._next, self._held = threading.Lock(), threading.Lock()
-        self._owner: int | None = None
-        self._depth = 0
+        # They know their owner from the moment they are had: a thread that Ctrl-C, or a collection that wants
+        # the same lock, hits right then can go on.
+        self._next, self._held = threading.RLock(), threading.RLock()
 
     def __enter__(self) -> None:
-        if self._owner != threading.get_ident():
-            with self._next:  # who has released it must come after the thread that waits here
-                self._held.acquire()
-            self._owner = threading.get_ident()
-        self._depth += 1
+        if self._held._is_owned():
+            self._held.acquire()
+            return
+        with self._next:  # who has released it must come after the thread that waits here
+            self._held.acquire()
 
     def __exit__(self, *exc_info: object) -> None:
-        self._depth -= 1
-        if self._depth == 0:
-            self._owner = None
-            self._held.release()
+        self._held.release()
