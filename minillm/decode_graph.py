@@ -124,5 +124,5 @@ class DecodeGraphs:
         """Drop graphs and memory: weights are about to move, or somebody else wants the memory."""
         self.drop()
         self.steps.clear()
-        self.prompts.forget()
+        self.prompts.steps.clear()
         self.memory = self.lent = None

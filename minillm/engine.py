@@ -140,8 +140,7 @@ class Engine:
         found = self.graphs and self.graphs.prefill(sequence.prompt_token_ids, cache)
         if found:
             logits, chosen = found
-            self._append([sequence], logits, *chosen.cpu())
-            self.graphs.prompts.latest = None  # what it has been told is read
+            self._append([sequence], logits, *chosen)
         else:
             hidden = self.model(torch.tensor([sequence.prompt_token_ids]), cache, [0])
             self._choose([sequence], hidden)

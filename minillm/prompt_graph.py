@@ -34,7 +34,6 @@ class PromptGraphs:
     def __init__(self, model: Qwen3, accelerator: Accelerator):
         self.model, self.accelerator = model, accelerator
         self.steps: dict[int, GraphStep] = {}
-        self.latest: GraphStep | None = None  # until kernels have read what it was told
 
     def run(self, token_ids: list[int], cache: KVCache, kept: bool) -> Chosen | None:
         """Feed `token_ids` to the one sequence of an empty `cache`, by a graph if its memory is `kept`.
@@ -45,13 +44,13 @@ class PromptGraphs:
         tokens, width = len(token_ids), filled_up(len(token_ids))
         if width > min(LONGEST, cache.capacity):
             return None
-        self.latest = step = self._step(width, cache, kept)
+        step = self._step(width, cache, kept)
         watched = self.accelerator.recorder is not None  # somebody wants to see each step
         by_graph = kept and step.runs > 0 and not watched and self._has_room(width)
-        found = step.run([token_ids], [range(width)], by_graph)
+        logits, chosen = step.run([token_ids], [range(width)], by_graph)
         cache.lengths += tokens
         self.model.tokens_fed += tokens
-        return found
+        return logits, chosen.cpu()  # not before: kernels read what `step` keeps in host memory
 
     def _step(self, width: int, cache: KVCache, kept: bool) -> GraphStep:
         step = self.steps.pop(width, None) if kept else None
@@ -63,11 +62,6 @@ class PromptGraphs:
             while len(self.steps) > KEPT:
                 del self.steps[next(iter(self.steps))]
         return step
-
-    def forget(self) -> None:
-        """Drop all steps."""
-        self.steps.clear()
-        self.latest = None
 
     def _has_room(self, width: int) -> bool:
         """A graph keeps the buffers of its pass: they come out of memory that is left over."""
