@@ -96,7 +96,7 @@ class Residency:
             config=self.config,
             dtype_bytes=self.dtype.itemsize,
             tokens=self.tokens,
-            free=None if free is None else free + held,
+            free=None if free is None else max(0, free + held - self.accelerator.unplanned),
             total=self.accelerator.total_bytes(),
             host_free=host_free,
             shared=self.shared,

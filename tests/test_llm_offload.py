@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from minillm import LLM, SamplingParams
+from minillm.accelerators.emulated import Emulated
 from minillm.errors import InputError, RunError
 from minillm.units import GIB
 
@@ -48,6 +49,13 @@ def test_a_budget_in_gib_is_never_exceeded_and_filled_with_layers(folder):
             assert llm.decision.placement.on_device == layers
             out = llm.generate([3] * 40, SamplingParams(max_tokens=24))[0]
             assert out.metrics.peak_memory_bytes <= two + spare
+
+
+def test_a_plan_leaves_what_goes_beside_it(folder, monkeypatch):
+    gib = decided(folder, gpu_layer_budget=3).device_bytes / GIB
+    for beside, layers in ((0, 3), (1, 2)):
+        monkeypatch.setattr(Emulated, "unplanned", beside)
+        assert decided(folder, gpu_memory_gib=gib).placement.on_device == layers
 
 
 def decided(folder, **options):

@@ -24,6 +24,7 @@ class Accelerator(Protocol):
     device: torch.device
     pins: bool  # whether copies want host memory that is locked in place
     recorder: Any  # a `Recorder` while somebody wants a timeline, else None
+    unplanned: int  # bytes of device memory that go beside what is asked for; left free by every plan
 
     # ---- memory ----
 

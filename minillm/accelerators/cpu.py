@@ -14,6 +14,7 @@ class Cpu:
     device = torch.device("cpu")
     pins = False
     recorder = None
+    unplanned = 0
 
     def empty(self, num_bytes: int) -> torch.Tensor:
         return flat.aligned_buffer(num_bytes, self.device)

@@ -36,6 +36,7 @@ class Emulated:
     device = torch.device("cpu")
     pins = False
     recorder = None
+    unplanned = 0
 
     def __init__(self, capacity: int | None = None, link_gb_s: float | None = None):
         self.capacity, self.link_gb_s = capacity, link_gb_s

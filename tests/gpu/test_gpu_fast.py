@@ -128,14 +128,14 @@ def test_the_second_gpu_answers_as_the_first(budget):
 
 def test_graphs_of_many_prompts_leave_nothing_behind():
     """A stream of its own for each capture would: cuBLAS keeps 32 MiB for each that it multiplied on."""
-    left = []
+    before, left = torch.cuda.memory_allocated(), []
     for _ in range(2):
         with LLM(MODEL, device="cuda", dtype="float16", max_model_len=1024) as llm:
             for length in range(60, 600, 64):
                 for _ in range(2):
                     llm.generate([7] * length, params(3))
         left.append(torch.cuda.memory_allocated())
-    assert left[1] == left[0] < 200 << 20
+    assert left[1] == left[0] < before + (70 << 20)
 
 
 def test_eager_and_fast_differ_by_rounding_only():

@@ -53,6 +53,23 @@ def test_peak_memory_is_at_most_the_prediction(budget):
         assert 0.93 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
 
 
+@pytest.mark.parametrize("cap_mib", range(640, 1361, 48))
+def test_as_many_layers_as_fit_do_work(cap_mib):
+    """However little the allocator and libraries have left: the first graph, and prompts of any length."""
+    torch._C._cuda_clearCublasWorkspaces()  # as in a process that begins
+    torch.cuda.empty_cache()
+    total, tokens = torch.cuda.get_device_properties(0).total_memory, 1024
+    allowed = torch.cuda.memory_allocated() + (cap_mib << 20)
+    torch.cuda.set_per_process_memory_fraction(allowed / total)
+    try:
+        with LLM("random:Qwen3-0.6B", device="cuda", max_model_len=tokens) as llm:
+            for length in (tokens - PARAMS.max_tokens, 60, 60, 60):  # the third time by a graph, if resident
+                assert llm.generate([5] * length, PARAMS)[0].metrics.num_generated == PARAMS.max_tokens
+            assert llm.decision.mode == ("none" if cap_mib == 1360 else "prefetch")
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
 def test_host_memory_is_locked_at_its_exact_size_and_unlocked_again():
     for _ in range(2):  # a block that stays registered makes the next registration fail
         with LLM("tiny", device="cuda", gpu_layer_budget=2) as llm:
