@@ -107,12 +107,17 @@ def named_weights(
 
 
 def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) -> None:
-    """Give every parameter uninitialised memory: one flat buffer a layer, the rest one each."""
+    """Give every parameter uninitialised memory: a flat buffer a layer, all in one piece, the rest one each.
+
+    PyTorch's allocator rounds each piece of device memory up to 2 MiB.
+    """
 
     def take(num_bytes: int) -> torch.Tensor:
         return flat.aligned_buffer(num_bytes, device)
 
-    allocate(model, dtype, layers=take, embed=take, rest=take)
+    sizes = [flat.layout_of(layer, dtype).num_bytes for layer in model.model.layers]
+    layers = iter(take(sum(sizes)).split(sizes))
+    allocate(model, dtype, layers=lambda num_bytes: next(layers), embed=take, rest=take)
     shorten_lookups(model)
     model.rope = Rope(model.config.rope, model.config.head_dim, device)
 

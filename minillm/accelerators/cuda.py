@@ -21,9 +21,7 @@ class Cuda:
 
     pins = True
     recorder = None
-    # cuBLAS takes 32 MiB (Hopper) for the stream of captures; the allocator takes 2 and 20 MiB at a time, for
-    # graphs separately, and does not use them up.
-    unplanned = 64 << 20
+    unplanned = 32 << 20  # the allocator takes 2 and 20 MiB at a time, and does not use them up
 
     def __init__(self, device: torch.device, enforce_eager: bool = False):
         self.device, self.enforce_eager = device, enforce_eager
@@ -32,6 +30,17 @@ class Cuda:
         self.stream, self._capture_stream = _streams(device)
         self._pool, self._graphs, self._capturing = None, WeakSet(), None
         self._raw, self._current = None, None
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make cuBLAS take its memory for both streams now, so that whoever asks what is free knows of it."""
+        streams = [self.computing] + ([] if self.enforce_eager else [self._capture_stream])
+        with self.active(), explained_memory_errors(self):
+            one = torch.ones(16, 16, device=self.device)
+            for stream in streams:
+                with torch.cuda.stream(stream):
+                    one @ one
+            self.synchronize()
 
     # ---- memory: PyTorch's allocator counts all of it ----
 

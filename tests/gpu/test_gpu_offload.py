@@ -53,9 +53,9 @@ def test_peak_memory_is_at_most_the_prediction(budget):
         assert 0.93 < (out.metrics.peak_memory_bytes - before) / llm.decision.device_bytes <= 1.0
 
 
-@pytest.mark.parametrize("cap_mib", range(640, 1361, 48))
+@pytest.mark.parametrize("cap_mib", range(656, 1393, 46))
 def test_as_many_layers_as_fit_do_work(cap_mib):
-    """However little the allocator and libraries have left: the first graph, and prompts of any length."""
+    """However little they leave, for the first graph and prompts of any length; at last all, on an H200."""
     torch._C._cuda_clearCublasWorkspaces()  # as in a process that begins
     torch.cuda.empty_cache()
     total, tokens = torch.cuda.get_device_properties(0).total_memory, 1024
@@ -65,7 +65,7 @@ def test_as_many_layers_as_fit_do_work(cap_mib):
         with LLM("random:Qwen3-0.6B", device="cuda", max_model_len=tokens) as llm:
             for length in (tokens - PARAMS.max_tokens, 60, 60, 60):  # the third time by a graph, if resident
                 assert llm.generate([5] * length, PARAMS)[0].metrics.num_generated == PARAMS.max_tokens
-            assert llm.decision.mode == ("none" if cap_mib == 1360 else "prefetch")
+            assert llm.decision.device_bytes < cap_mib << 20
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
