@@ -14,7 +14,8 @@ from minillm.progress import Progress
 
 STD = 0.02  # standard deviation of weights, as Qwen3's `initializer_range`
 NORM_SPREAD = 0.1  # norm weights lie in 1 ± this, so that forgetting one shows
-_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 24}  # elements hashed at once: fits a core's cache / fills a GPU
+# Elements hashed at once: fits a core's cache / fills a GPU, and stays within what plans leave of its memory.
+_CHUNK = {"cpu": 1 << 18, "cuda": 1 << 20}
 
 
 def fill_random(
