@@ -131,6 +131,7 @@ def _decision(request: Request, mode: str, budget: int, *notes: str) -> Decision
     if budget >= request.layers:
         placement = request.placement(budget)
         return Decision(mode, placement, device_bytes(request, placement), request.tokens, notes=notes)
+    _host_layers(request, request.placement(budget))  # refused before anything is measured
     placement, speed = _best_slots(request, mode, budget)
     if request.slots and placement.slots < request.slots:
         notes += (f"{request.slots} slots are one too many for 3 streamed layers: one is taken",)

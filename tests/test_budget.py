@@ -46,6 +46,18 @@ def test_host_memory_that_is_too_small_by_itself_leaves_the_remedy_of_a_larger_b
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("slots", [None, 1, 2])
+def test_nothing_is_measured_for_a_model_that_is_too_large(slots):
+    asked = []
+    request = {"config": CONFIG, "dtype_bytes": 2, "tokens": 1024, "offload": "prefetch", "slots": slots}
+    request |= {"gpu_layer_budget": 4, "rates": lambda: asked.append("rates")}
+    with pytest.raises(RunError, match="the host copy of the streamed layers needs"):
+        decide(Request(**request, host_free=24 * LAYER))
+    assert asked == []
+    decide(Request(**request, host_free=64 * GIB))
+    assert asked == ["rates"]
+
+
 class Card(Emulated):
     """With memory of its own."""
 
