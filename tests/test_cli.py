@@ -82,13 +82,20 @@ def test_help_has_every_format_and_the_grammar_of_a_mix():
     (option,) = [option for option in options.LLM_OPTIONS if option.keyword == "quantize"]
     for part in (*FORMATS, NONE, "attn=FORMAT", "mlp=FORMAT", "layers.A-B=FORMAT"):
         assert part in option.help
-    with_budget = " ".join(part.help or "" for part in quantize_actions())
+    with_budget = help_of("quantize", "budget_gib")
     assert all(name in with_budget for name in CANDIDATES)
 
 
-def quantize_actions() -> list[argparse.Action]:
+def test_help_says_which_models_a_command_reads():
+    assert "GGUF" in help_of("generate", "model")
+    assert "GGUF" not in help_of("quantize", "model")
+    assert "a folder, a hub id" in help_of("quantize", "model")
+
+
+def help_of(command: str, option: str) -> str:
     (commands,) = [each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction)]
-    return [action for action in commands.choices["quantize"]._actions if action.dest == "budget_gib"]
+    (action,) = [each for each in commands.choices[command]._actions if each.dest == option]
+    return action.help
 
 
 def test_stop_can_be_given_again():

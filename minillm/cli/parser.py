@@ -9,14 +9,10 @@ from minillm.errors import InputError
 from minillm.hardware import PUBLISHED
 from minillm.model_source import shipped_here
 
-KINDS_OF_MODEL = (
-    "a folder",
-    "a GGUF file",
-    "a hub id (owner/name)",
-    *shipped_here(),
-    "smollm2 (once downloaded)",
-)
-MODEL_HELP = f"{', '.join(KINDS_OF_MODEL)}, or random:NAME such as random:Qwen3-0.6B"
+NAMED = ("a hub id (owner/name)", *shipped_here(), "smollm2 (once downloaded)")
+NAMED_HELP = f"{', '.join(NAMED)}, or random:NAME such as random:Qwen3-0.6B"
+MODEL_HELP = f"a folder, a GGUF file, {NAMED_HELP}"
+FOLDER_HELP = f"a folder, {NAMED_HELP}"  # of a command that reads no GGUF file
 PLACEMENT = ("offload", "gpu_layer_budget", "slots", "gpu_memory_gib")
 CEILINGS_OPTIONS = tuple(o for o in LLM_OPTIONS if o.keyword in ("device", "dtype", "link_gb_s"))
 PLAN_OPTIONS = tuple(
@@ -57,7 +53,10 @@ def make_parser() -> Parser:
     )
     _quantize(
         _command(
-            commands, "quantize", "write a model in fewer bits to a folder, to be loaded as it is", MODEL_HELP
+            commands,
+            "quantize",
+            "write a model in fewer bits to a folder, to be loaded as it is",
+            FOLDER_HELP,
         )
     )
     plan = _command(commands, "plan", "say what a model consists of and the memory it needs", MODEL_HELP)
