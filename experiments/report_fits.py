@@ -55,8 +55,14 @@ def resident(archive: Archive, experiment: str, model: str, without: str | tuple
     head = ("program", "prompts × tokens", "TTFT", "decode, tok/s", "range", "over vLLM")
     head += ("of GPU bandwidth", "peak GPU memory", CARD_HEAD)
     said = (note for note in stored.content.get("notes", ()) if note.startswith("Resident"))
-    notes = (*_resident_notes(stored, model, bool(base), "vLLM".startswith(without)), *said)
-    return Table(caption(f"{model}, all layers on the GPU", stored), head, rows or ABSENT, notes)
+    notes = [*_resident_notes(stored, model, bool(base), "vLLM".startswith(without)), *said]
+    quicker = f"{model} resident: decode tok/s, transformers without cuDNN over as installed"
+    if "transformers" in found and (gain := archive.get("peer_settings").check(quicker)):
+        notes.append(
+            "transformers is as installed; in another command, peer_settings, it was "
+            f"{gain:.1f} times as fast without cuDNN’s attention."
+        )
+    return Table(caption(f"{model}, all layers on the GPU", stored), head, rows or ABSENT, tuple(notes))
 
 
 def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequence[dict]) -> tuple[str, ...]:
@@ -76,6 +82,7 @@ def _resident(stored: Stored, model: str, name: str, found: Group, base: Sequenc
 def _resident_notes(stored: Stored, model: str, beside: bool, alone: bool) -> list[str]:
     """How the ratio to vLLM is taken, and what its memory holds that ours does not."""
     notes = ["Over vLLM: the median of the ratios of each prompt, not the ratio of the medians."] * beside
+    notes += ["vLLM’s rows are those of another command, vllm."] * (beside and alone)
     name = f"{model} resident: peak GPU memory less its counts for many sequences, ours over vllm"
     if not alone and (less := stored.check(name)) is not None:
         said = (
@@ -131,22 +138,24 @@ def _prefill(times: dict[int, dict], base: dict[int, dict]) -> tuple[str, ...]:
     return latencies + tuple(number(over(at(times, tokens), at(base, tokens))) for tokens in PROMPTS)
 
 
-def peer_settings(archive: Archive) -> Table:
+def peer_settings(archive: Archive, offloaded: bool = False) -> Table:
     """Hugging Face's libraries as they come, and without cuDNN's attention, all of one command."""
     stored, rows = archive.get("peer_settings"), []
     for model in dict.fromkeys(row["model"] for row in stored.rows()):
-        found = groups(stored, model)
+        every = groups(stored, model).items()
+        found = {name: group for name, group in every if is_resident(group[0]) != offloaded}
         ours = ran(found.get(fastest(found) or "", ()))
         for name, group in found.items():
             program, _, path = name.partition(", ")
             base = ran(found.get(f"{program}, as installed", ()))
             rows.append((model, program, path, *_peer_setting(group, base, ours)))
     head = ("model", "program", "setting", "prompts × tokens", "decode, tok/s", "range")
-    head += ("over as installed", "ours over it")
-    stay = {row["resident"] for row in stored.rows() if row.get("mode") == "offloaded" and "resident" in row}
-    notes = tuple(f"Offloaded: {count} layers stay on the GPU." for count in stay)
-    name = "Peers with and without cuDNN’s attention"
-    return Table(caption(name, stored), head, tuple(rows) or ABSENT, notes)
+    head += ("times as fast as installed", "ours, times as fast as it")
+    if offloaded:
+        head = head[:-1]  # ours is measured in other commands
+        rows = [row[: len(head)] for row in rows]
+    name = f"{'accelerate' if offloaded else 'transformers'} with and without cuDNN’s attention"
+    return Table(caption(name, stored), head, tuple(rows) or ABSENT)
 
 
 def _peer_setting(group: Group, base: Sequence[dict], ours: Sequence[dict]) -> tuple[str, ...]:
@@ -154,11 +163,8 @@ def _peer_setting(group: Group, base: Sequence[dict], ours: Sequence[dict]) -> t
     if not rows:
         return (f"not measured: {reason(group[0])}",)
     gain = number(ratio(rows, base)) if base else NOTHING
-    beside = is_resident(rows[0]) and rows != ours
-    return (
-        *(amount(rows), number(speed(rows), ".3g"), spread(rows)),
-        *(gain, number(ratio(ours, rows)) if beside else NOTHING),
-    )
+    ahead = number(ratio(ours, rows), ".1f") if rows != ours else NOTHING
+    return (amount(rows), number(speed(rows), ".1f" if speed(rows) > 1 else ".3f"), spread(rows), gain, ahead)
 
 
 def starts(archive: Archive) -> Table:

@@ -85,7 +85,7 @@ def compared(archive: Archive) -> Iterator[Compared]:
                 model, what, rival = named.groups()
                 rival = rival.replace("vllm", NAMES["vllm"])
                 yield Compared(_where(stored), model, what, rival, check["value"], check["better"])
-    for experiment in ("vllm", "baseline"):
+    for experiment in ("vllm", "baseline", "peer_settings"):
         yield from _resident(archive.get(experiment))
         yield from _starts(archive.get(experiment))
     yield from _longest(archive.get("vllm"))
@@ -102,7 +102,7 @@ def _resident(stored: Stored) -> Iterator[Compared]:
             if not name.startswith("minillm"):
                 first = ratio(ran(found[mine]), ran(found[name]), "ttft_s")
                 yield Compared(_where(stored), model, FIRST, name, first)
-            if name == NAMES["transformers"]:
+            if name.startswith(NAMES["transformers"]):
                 memory = over(most_memory(stored, model, mine), most_memory(stored, model, name))
                 yield Compared(_where(stored), model, PEAK, name, memory)
 

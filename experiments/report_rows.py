@@ -143,6 +143,7 @@ def eager_spread(archive: Archive) -> tuple[str, float] | None:
             short = (row["tokens_per_s"] for row in rows if row["prompt_tokens"] <= SHORT)
             speeds.setdefault(model, []).extend(short)
     for model, steps in fast_steps(archive.get("fast_path")).items():
-        speeds.setdefault(model, []).extend(row["tokens_per_s"] for row in steps.get("eager", ()))
+        rows = [*steps.get("eager", ()), *archive.get("quant").rows(f"{model}/dense/resident-eager")]
+        speeds.setdefault(model, []).extend(row["tokens_per_s"] for row in rows)
     found = {model: max(each) / min(each) for model, each in speeds.items() if each}
     return max(found.items(), key=lambda item: item[1], default=None)

@@ -192,6 +192,10 @@ def test_speed_without_graphs_spreads_most_where_the_ratio_is_largest(archive):
     assert report_rows.eager_spread(archive) == (MODEL, 2.25)
     store(archive, "fast_path", [step | {"model": "Qwen3-1.7B", "tokens_per_s": 7.0}])
     assert report_rows.eager_spread(archive) == ("Qwen3-1.7B", 10.0)
+    quick = answer("minillm", "resident-eager", 1, 500.0) | {"key": f"{MODEL}/dense/resident-eager"}
+    store(archive, "quant", [quick, quick | {"key": f"{MODEL}/int4/resident-eager", "tokens_per_s": 9999.0}])
+    store(archive, "fast_path", [step])
+    assert report_rows.eager_spread(archive) == (MODEL, 12.5)
 
 
 def test_peers_stand_beside_themselves_as_installed(archive):
@@ -220,14 +224,27 @@ def test_peers_stand_beside_themselves_as_installed(archive):
     )
     table = report_fits.peer_settings(archive)
     assert [(*row[1:3], *row[4:5], *row[6:]) for row in table.rows] == [
-        ("minillm", "fast", "20", "–", "–"),
-        ("transformers", "as installed", "2", "1.00", "5.00"),
-        ("transformers", "without cuDNN", "5", "2.50", "2.00"),
-        ("accelerate offloaded", "without cuDNN"),
-        ("accelerate offloaded", "as installed", "0.5", "1.00", "–"),
+        ("minillm", "fast", "20.0", "–", "–"),
+        ("transformers", "as installed", "2.0", "1.00", "5.0"),
+        ("transformers", "without cuDNN", "5.0", "2.50", "2.0"),
     ]
-    assert table.rows[-2][3] == "not measured: no memory"
-    assert table.notes == ("Offloaded: 12 layers stay on the GPU.",)
+    table = report_fits.peer_settings(archive, offloaded=True)
+    assert [row[1:] for row in table.rows] == [
+        ("accelerate offloaded", "without cuDNN", "not measured: no memory"),
+        ("accelerate offloaded", "as installed", "1 × 256", "0.500", "–", "1.00"),
+    ]
+
+
+def test_a_peer_as_installed_says_what_it_would_gain(archive):
+    rows = [*OURS, answer("transformers", "resident", 1, 2.0)]
+    store(archive, "vllm", rows)
+    gain = {"name": f"{MODEL} resident: decode tok/s, transformers without cuDNN over as installed"}
+    assert not any("cuDNN" in note for note in report_fits.resident(archive, "vllm", MODEL).notes)
+    store(archive, "peer_settings", [], checks=[gain | {"value": 1.9, "goal": None, "met": None}])
+    (note,) = (note for note in report_fits.resident(archive, "vllm", MODEL).notes if "cuDNN" in note)
+    assert "1.9 times as fast" in note
+    store(archive, "vllm", OURS)
+    assert not any("cuDNN" in note for note in report_fits.resident(archive, "vllm", MODEL).notes)
 
 
 def test_prefills_stand_beside_vllm(archive):
