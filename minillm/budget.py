@@ -71,6 +71,10 @@ class Request:
     def fits(self, placement: Placement) -> bool:
         return self.limit is None or device_bytes(self, placement) <= self.limit
 
+    def host_holds(self, placement: Placement) -> bool:
+        """Whether host memory holds copies of what streams."""
+        return self.host_free is None or host_bytes(self, placement, placement.streamed) <= self.host_free
+
 
 def decide(request: Request) -> Decision:
     """Follow the options, or choose where they leave a choice.
@@ -111,8 +115,8 @@ def _check_weights(request: Request, budget: int) -> None:
     planned = max((n for n in smaller if request.fits(request.placement(n))), default=0)
     raise RunError(
         f"{budget} of {request.layers} layers take {gib(weight_bytes(request, budget))} of device memory "
-        f"with what is always there, and {gib(request.limit)} are free: at most {most} fit, and {planned} "
-        f"beside {request.tokens} tokens"
+        f"with what is always there, and {gib(request.limit)} may be used: at most {most} fit, and "
+        f"{planned} beside {request.tokens} tokens"
     )
 
 
@@ -146,8 +150,9 @@ def _best_slots(request: Request, mode: str, budget: int) -> tuple[Placement, fl
     """The placement with the number of slots that the simulator finds faster, and its tokens a second."""
     placements = [request.placement(budget)]
     if mode == "prefetch" and request.slots is None and request.machine and budget > 1:
-        placements.append(request.placement(budget, slots=2))
-    placements = placements[:1] + [other for other in placements[1:] if request.fits(other)]
+        other = request.placement(budget, slots=2)  # a layer more streams
+        if request.fits(other) and request.host_holds(other):
+            placements.append(other)
     if request.machine is None:
         return placements[0], None
     speeds = [
@@ -160,21 +165,24 @@ def _best_slots(request: Request, mode: str, budget: int) -> tuple[Placement, fl
 
 def _host_layers(request: Request, placement: Placement) -> tuple[int, ...]:
     """Layers with a host copy: all, so that the budget can be changed, else what streams; or RunError."""
-    plan, every = request.plan, tuple(range(request.layers))
-    table = plan.embedding if plan.head else 0
-    device = device_bytes(request, placement) if request.shared else 0
-
-    def needed(layers: tuple[int, ...]) -> int:
-        return device + table + sum(plan.attention_blocks[index] + plan.mlp_blocks[index] for index in layers)
-
-    if request.host_free is None or needed(every) <= request.host_free:
+    every = tuple(range(request.layers))
+    if request.host_free is None or host_bytes(request, placement, every) <= request.host_free:
         return every
     smaller = "choose a smaller model or dtype"
     what, remedy = "the host copy of the streamed layers", f"{smaller}, or a larger budget"
     if request.shared:
+        device = device_bytes(request, placement)
         what, remedy = f"{what} beside {gib(device)} of emulated device", f"lower max_model_len or {smaller}"
-    memory.check_fits(needed(placement.streamed), request.host_free, what, remedy)
+    memory.check_fits(host_bytes(request, placement, placement.streamed), request.host_free, what, remedy)
     return placement.streamed
+
+
+def host_bytes(request: Request, placement: Placement, layers: tuple[int, ...]) -> int:
+    """Host memory with copies of `layers`: with a table that stays there, and an emulated device's own."""
+    plan = request.plan
+    device = device_bytes(request, placement) if request.shared else 0
+    table = plan.embedding if plan.head else 0
+    return device + table + sum(plan.attention_blocks[index] + plan.mlp_blocks[index] for index in layers)
 
 
 def _check(request: Request) -> None:

@@ -43,6 +43,10 @@ def has_flash(device: torch.device, dtype: torch.dtype, head_dim: int = 128) -> 
     )
 
 
+# How it is said by PyTorch's CPU allocator, by cuBLAS, and by CUDA where PyTorch's allocator does not ask.
+OUT_OF_MEMORY = ("can't allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory")
+
+
 @contextmanager
 def explained_memory_errors(
     accelerator: Accelerator, remedy: str = "fewer or shorter prompts, or a smaller model"
@@ -53,7 +57,7 @@ def explained_memory_errors(
     except (torch.OutOfMemoryError, MemoryError) as error:
         raise _no_memory(accelerator, remedy) from error
     except RuntimeError as error:
-        if "can't allocate memory" not in str(error):  # how PyTorch's CPU allocator says it
+        if not any(words in str(error) for words in OUT_OF_MEMORY):
             raise
         raise _no_memory(accelerator, remedy) from error
 

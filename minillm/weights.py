@@ -37,7 +37,7 @@ def build(
     It computes eagerly, or as its `accelerator` does best.
     """
     model = blank(config, dtype, accelerator)
-    materialise(model, dtype, device)
+    materialise(model, dtype, device, accelerator and accelerator.empty)
     with torch.inference_mode():
         fill(named_weights(model, torch.device(device)))
     return model.eval()
@@ -106,15 +106,15 @@ def named_weights(
             yield packed.name, packed
 
 
-def materialise(model: Qwen3, dtype: torch.dtype, device: torch.device | str) -> None:
+def materialise(
+    model: Qwen3, dtype: torch.dtype, device: torch.device | str, take: Take | None = None
+) -> None:
     """Give every parameter uninitialised memory: a flat buffer a layer, all in one piece, the rest one each.
 
     PyTorch's allocator rounds each piece of device memory up to 2 MiB.
     """
 
-    def take(num_bytes: int) -> torch.Tensor:
-        return flat.aligned_buffer(num_bytes, device)
-
+    take = take or (lambda num_bytes: flat.aligned_buffer(num_bytes, device))
     sizes = [flat.layout_of(layer, dtype).num_bytes for layer in model.model.layers]
     layers = iter(take(sum(sizes)).split(sizes))
     allocate(model, dtype, layers=lambda num_bytes: next(layers), embed=take, rest=take)

@@ -8,6 +8,7 @@ from minillm.accelerators.cpu import Cpu
 from minillm.accelerators.emulated import Emulated
 from minillm.budget import Request, decide
 from minillm.errors import RunError
+from minillm.predict import Rates
 from minillm.presets import PRESETS
 from minillm.residency import Residency
 from minillm.units import GIB
@@ -56,6 +57,15 @@ def test_nothing_is_measured_for_a_model_that_is_too_large(slots):
     assert asked == []
     decide(Request(**request, host_free=64 * GIB))
     assert asked == ["rates"]
+
+
+def test_a_second_slot_is_taken_only_where_host_memory_holds_what_streams_then():
+    """A layer more streams than with one."""
+    request = {"config": CONFIG, "dtype_bytes": 2, "tokens": 1024, "offload": "prefetch"}
+    request |= {"gpu_layer_budget": 4, "rates": lambda: Rates(25.0, 25.0)}  # computing takes as long
+    for copies, slots in ((25, 1), (26, 2)):
+        decision = decide(Request(**request, host_free=copies * LAYER))
+        assert (decision.placement.slots, len(decision.host_layers)) == (slots, copies)
 
 
 class Card(Emulated):

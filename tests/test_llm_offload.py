@@ -51,6 +51,15 @@ def test_a_budget_in_gib_is_never_exceeded_and_filled_with_layers(folder):
             assert out.metrics.peak_memory_bytes <= two + spare
 
 
+def test_a_cap_holds_with_all_layers_on_the_device(folder):
+    everything = decided(folder, gpu_layer_budget=LAYERS).device_bytes
+    with LLM(folder, device="cpu", max_model_len=64, gpu_memory_gib=everything / GIB) as llm:
+        assert llm.decision.mode == "none"
+        weights = sum(each.nbytes for each in llm.model.parameters())
+        outputs = llm.generate([[3] * 40] * 32, SamplingParams(max_tokens=24))
+        assert weights < max(out.metrics.peak_memory_bytes for out in outputs) <= everything
+
+
 def test_a_plan_leaves_what_goes_beside_it(folder, monkeypatch):
     gib = decided(folder, gpu_layer_budget=3).device_bytes / GIB
     for beside, layers in ((0, 3), (1, 2)):

@@ -1,6 +1,7 @@
 """CUDA: a second stream carries the copies."""
 
 import gc
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
@@ -27,15 +28,16 @@ class Cuda:
         self.device, self.enforce_eager = device, enforce_eager
         # cuDNN's attention plans anew for every length of the cache: 60 ms of the host for each new token.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        self.stream, self._capture_stream = _streams(device)
         self._pool, self._graphs, self._capturing = None, WeakSet(), None
         self._raw, self._current = None, None
-        self._settle()
+        with explained_memory_errors(self, "close other programs that use it"):
+            self._alone, self.stream, self._capture_stream = _shared(device)
+            self._settle()
 
     def _settle(self) -> None:
         """Make cuBLAS take its memory for both streams now, so that whoever asks what is free knows of it."""
         streams = [self.computing] + ([] if self.enforce_eager else [self._capture_stream])
-        with self.active(), explained_memory_errors(self):
+        with self.active():
             one = torch.ones(16, 16, device=self.device)
             for stream in streams:
                 with torch.cuda.stream(stream):
@@ -171,7 +173,7 @@ class Cuda:
     @contextmanager
     def active(self) -> Iterator[None]:
         # A capture takes in whatever is asked of its streams, and they are those of every LLM on this device.
-        with _alone(self.device), torch.cuda.device(self.device):
+        with self._alone, torch.cuda.device(self.device):
             yield
 
     def stop(self) -> None:
@@ -194,17 +196,19 @@ def _no_collecting() -> Iterator[None]:
             gc.enable()
 
 
-@cache
-def _alone(device: torch.device) -> FairLock:
-    """Held by the thread whose turn it is on a device."""
-    return FairLock()
-
-
-@cache
-def _streams(device: torch.device) -> tuple[torch.cuda.Stream, torch.cuda.Stream]:
-    """For copies and for captures, the same ones all the time.
+def _shared(device: torch.device) -> tuple[FairLock, torch.cuda.Stream, torch.cuda.Stream]:
+    """What all LLMs on a device have in common: whose turn it is, a stream for copies and one for captures.
 
     cuBLAS gets memory for each stream that it ever multiplies on (32 MiB on Hopper), and PyTorch never takes
     that back. It has 32 streams to hand out, besides: then it begins anew, and two would be one.
     """
-    return torch.cuda.Stream(device), torch.cuda.Stream(device)
+    with _MAKING:  # `cache` alone would make two of each for two threads that are first together
+        return _make_shared(device)
+
+
+_MAKING = threading.Lock()
+
+
+@cache
+def _make_shared(device: torch.device) -> tuple[FairLock, torch.cuda.Stream, torch.cuda.Stream]:
+    return FairLock(), torch.cuda.Stream(device), torch.cuda.Stream(device)
