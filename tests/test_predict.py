@@ -88,7 +88,8 @@ def test_a_budget_whose_weights_do_not_fit_is_told_what_would(budget, tokens, sl
     def placed(n):
         return decide(Request(**asked, gpu_layer_budget=n))
 
-    with pytest.raises(RunError, match=f"^{budget} of 36 layers take .* {free:.2f} GiB may be used") as caught:
+    said = f"^{budget} of 36 layers take .* {free:.2f} GiB may be used"
+    with pytest.raises(RunError, match=said) as caught:
         placed(budget)
     most, planned, _ = (int(word) for word in re.findall(r"\d+", str(caught.value).split("at most ")[1]))
     assert placed(most).placement.on_device == most
