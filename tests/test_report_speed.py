@@ -2,7 +2,7 @@
 
 import pytest
 from matplotlib import pyplot as plt
-from small_results import cells, store
+from small_results import MODEL, answer, cells, store
 
 from experiments import (
     report_figures,
@@ -12,10 +12,7 @@ from experiments import (
     vllm_checks,
 )
 from experiments.report_results import NOT_YET, Archive
-from experiments.report_table import ABSENT
 from minillm import plot
-
-MODEL = "Qwen3-8B"
 
 
 @pytest.fixture
@@ -25,26 +22,6 @@ def archive(tmp_path):
 
 
 # ---- programs side by side ----
-
-
-def answer(engine, mode, question, speed, **more):
-    key = f"{MODEL}/{engine}/{mode}/{question}"
-    row = {
-        "key": key,
-        "model": MODEL,
-        "engine": engine,
-        "mode": mode,
-        "question_id": question,
-        "ttft_s": 0.02,
-    }
-    return {
-        **row,
-        "prompt_tokens": 100,
-        "new_tokens": 256,
-        "tokens_per_s": speed,
-        "peak_bytes": 2**30,
-        **more,
-    }
 
 
 OURS = [
@@ -196,55 +173,6 @@ def test_speed_without_graphs_spreads_most_where_the_ratio_is_largest(archive):
     store(archive, "quant", [quick, quick | {"key": f"{MODEL}/int4/resident-eager", "tokens_per_s": 9999.0}])
     store(archive, "fast_path", [step])
     assert report_rows.eager_spread(archive) == (MODEL, 12.5)
-
-
-def test_peers_stand_beside_themselves_as_installed(archive):
-    assert report_fits.peer_settings(archive).rows == ABSENT
-
-    def theirs(setting, speed, **more):
-        row = answer("transformers", "resident", 1, speed, path=setting)
-        return row | {"key": f"{MODEL}/transformers/resident-{setting}/1"} | more
-
-    offloaded = {
-        "engine": "accelerate",
-        "mode": "offloaded",
-        "resident": 12,
-        "key": f"{MODEL}/accelerate/x/0",
-    }
-    store(
-        archive,
-        "peer_settings",
-        [
-            *OURS,
-            theirs("as installed", 2.0),
-            theirs("without cuDNN", 5.0),
-            theirs("as installed", 0.5, **offloaded),
-            {**FAILED, **offloaded, "path": "without cuDNN", "failed": "no memory"},
-        ],
-    )
-    table = report_fits.peer_settings(archive)
-    assert [(*row[1:3], *row[4:5], *row[6:]) for row in table.rows] == [
-        ("minillm", "fast", "20.0", "–", "–"),
-        ("transformers", "as installed", "2.0", "1.00", "5.0"),
-        ("transformers", "without cuDNN", "5.0", "2.50", "2.0"),
-    ]
-    table = report_fits.peer_settings(archive, offloaded=True)
-    assert [row[1:] for row in table.rows] == [
-        ("accelerate offloaded", "without cuDNN", "not measured: no memory"),
-        ("accelerate offloaded", "as installed", "1 × 256", "0.500", "–", "1.00"),
-    ]
-
-
-def test_a_peer_as_installed_says_what_it_would_gain(archive):
-    rows = [*OURS, answer("transformers", "resident", 1, 2.0)]
-    store(archive, "vllm", rows)
-    gain = {"name": f"{MODEL} resident: decode tok/s, transformers without cuDNN over as installed"}
-    assert not any("cuDNN" in note for note in report_fits.resident(archive, "vllm", MODEL).notes)
-    store(archive, "peer_settings", [], checks=[gain | {"value": 1.9, "goal": None, "met": None}])
-    (note,) = (note for note in report_fits.resident(archive, "vllm", MODEL).notes if "cuDNN" in note)
-    assert "1.9 times as fast" in note
-    store(archive, "vllm", OURS)
-    assert not any("cuDNN" in note for note in report_fits.resident(archive, "vllm", MODEL).notes)
 
 
 def test_prefills_stand_beside_vllm(archive):

@@ -35,7 +35,10 @@ class Cuda:
             self._settle()
 
     def _settle(self) -> None:
-        """Make cuBLAS take its memory for both streams now, so that whoever asks what is free knows of it."""
+        """Make cuBLAS take its memory for both streams now, so that whoever asks what is free knows of it.
+
+        It has some for each thread: one that runs the LLM, but has not made it, takes its own then.
+        """
         streams = [self.computing] + ([] if self.enforce_eager else [self._capture_stream])
         with self.active():
             one = torch.ones(16, 16, device=self.device)
