@@ -135,7 +135,7 @@ def _decision(request: Request, mode: str, budget: int, *notes: str) -> Decision
     if budget >= request.layers:
         placement = request.placement(budget)
         return Decision(mode, placement, device_bytes(request, placement), request.tokens, notes=notes)
-    _host_layers(request, request.placement(budget))  # refused before anything is measured
+    _check_host(request, request.placement(budget))  # before anything is measured
     placement, speed = _best_slots(request, mode, budget)
     if request.slots and placement.slots < request.slots:
         notes += (f"{request.slots} slots are one too many for 3 streamed layers: one is taken",)
@@ -163,18 +163,21 @@ def _best_slots(request: Request, mode: str, budget: int) -> tuple[Placement, fl
     return placements[best], speeds[best]
 
 
-def _host_layers(request: Request, placement: Placement) -> tuple[int, ...]:
-    """Layers with a host copy: all, so that the budget can be changed, else what streams; or RunError."""
-    every = tuple(range(request.layers))
-    if request.host_free is None or host_bytes(request, placement, every) <= request.host_free:
-        return every
+def _check_host(request: Request, placement: Placement) -> None:
+    """Raise RunError where host memory does not hold copies of what streams."""
     smaller = "choose a smaller model or dtype"
     what, remedy = "the host copy of the streamed layers", f"{smaller}, or a larger budget"
     if request.shared:
         device = device_bytes(request, placement)
         what, remedy = f"{what} beside {gib(device)} of emulated device", f"lower max_model_len or {smaller}"
     memory.check_fits(host_bytes(request, placement, placement.streamed), request.host_free, what, remedy)
-    return placement.streamed
+
+
+def _host_layers(request: Request, placement: Placement) -> tuple[int, ...]:
+    """Layers with a host copy: all if there is room, so that the budget can be changed, else what streams."""
+    every = tuple(range(request.layers))
+    room = request.host_free is None or host_bytes(request, placement, every) <= request.host_free
+    return every if room else placement.streamed
 
 
 def host_bytes(request: Request, placement: Placement, layers: tuple[int, ...]) -> int:

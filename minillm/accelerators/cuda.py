@@ -16,6 +16,8 @@ from minillm.accelerators.span import Span
 from minillm.device import explained_memory_errors
 from minillm.schedule import Step
 
+_MAKING = threading.Lock()  # held while what a device's LLMs share is made
+
 
 class Cuda:
     """One CUDA device; computing is on the stream that is current for the caller."""
@@ -207,9 +209,6 @@ def _shared(device: torch.device) -> tuple[FairLock, torch.cuda.Stream, torch.cu
     """
     with _MAKING:  # `cache` alone would make two of each for two threads that are first together
         return _make_shared(device)
-
-
-_MAKING = threading.Lock()
 
 
 @cache
